@@ -1,0 +1,195 @@
+/*
+ * backend.h: the table that a backend implements. For implementers; may change between minor versions.
+ *
+ * - Every call is made by one thread, the scheduler thread, unless its comment says otherwise.
+ * - An accepted operation completes exactly once, through `poll`, never inside `submit`.
+ * - A queue runs its operations in order. The backend may hold operations back (a communicator that
+ *   is still launching) as long as that order and the WAIT rule hold.
+ * - Gates are not here: the engine submits nothing whose gates are closed.
+ */
+#ifndef SLUICE_BACKEND_H
+#define SLUICE_BACKEND_H
+
+#include "sluice/base.h"
+#include "sluice/observe.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SLUICE_BACKEND_ABI 1u
+
+struct sluice_device; /* private to the backend */
+struct sluice_queue;
+struct sluice_group;
+struct sluice_set;
+
+enum sluice_memory {
+    SLUICE_MEMORY_DEVICE = 0, /* where kernels run: GPU memory, or plain memory on the host backend */
+    SLUICE_MEMORY_PINNED = 1, /* host memory that the device reaches */
+    SLUICE_MEMORY_SEND = 2,   /* staging that a group sends from (host backend: the shared pool) */
+    SLUICE_MEMORY_RECV = 3    /* staging that a group receives into */
+};
+
+#define SLUICE_BLOB_MAX 256u
+/* Opaque bytes that ranks exchange to open a communicator: NCCL id, socket name. */
+struct sluice_blob {
+    uint32_t bytes;
+    uint8_t data[SLUICE_BLOB_MAX];
+};
+
+struct sluice_backend_info {
+    uint32_t size;
+    uint32_t usable; /* 1: open would work here */
+    uint32_t devices;
+    uint32_t threads_per_queue; /* informational */
+    uint32_t queues_max;
+    uint32_t markers_max;
+    uint32_t alignment;         /* of addresses for full speed */
+    uint32_t version;           /* transport: NCCL version as 23007 style number (2.30.7 -> 23007); 0: no NCCL */
+    uint32_t channels;          /* NCCL: P if fixed by us; 0 unknown */
+    uint32_t channels_per_peer; /* NCCL: C */
+    uint64_t chunk_bytes;       /* NCCL: p2p chunk */
+    uint32_t nodes;             /* NCCL: nodes of the communicator; 0 unknown */
+    char reason[SLUICE_ERROR_TEXT_MAX]; /* why not usable; or a description of the device */
+};
+
+struct sluice_backend_config {
+    uint32_t size;
+    uint32_t device; /* index */
+    uint32_t rank;   /* of this runtime */
+    uint32_t world;
+    uint32_t max_ctas;
+    uint32_t high_priority;
+    uint32_t trace; /* 1: completions carry begin and end times */
+    uint32_t reserved;
+    uint64_t staging_bytes_max;
+    uint64_t abort_timeout_ns;
+    uint64_t (*now)(void *clock); /* monotonic nanoseconds */
+    void *clock;
+    void (*wake)(void *wake_context); /* any thread: poll has something; coalesces */
+    void *wake_context;
+    sluice_log_fn log;
+    void *log_user;
+    void *extra; /* sim: its world; else NULL */
+};
+
+struct sluice_group_config {
+    uint32_t size;
+    uint32_t rank;
+    uint32_t world;
+    uint32_t reserved;
+    const struct sluice_blob *blobs; /* one per rank, as group_address gave them */
+    const uint8_t *peers;            /* world bytes: bit 0: we send to it, bit 1: we receive from it */
+    void *lent;                      /* a communicator of the caller (cuda: ncclComm_t); NULL: make one */
+};
+
+/*
+ * A run of bytes inside a strided region: stream byte i is at address + (i / row_bytes) * pitch +
+ * i % row_bytes, and the run begins at stream byte `begin`. Contiguous: row_bytes = UINT64_MAX.
+ */
+struct sluice_strided {
+    uint64_t address;
+    uint64_t row_bytes;
+    uint64_t pitch;
+    uint64_t begin;
+};
+
+#define SLUICE_MESSAGE_NONE UINT32_MAX
+
+/* One piece of a copy set. Pieces of a set never overlap in their destinations. */
+struct sluice_copy {
+    struct sluice_strided from;
+    struct sluice_strided to;
+    uint64_t bytes;
+    uint32_t message; /* PACK, UNPACK: index of the group's message whose staging this touches */
+    uint32_t param;
+};
+
+enum sluice_copy_kind { SLUICE_COPY_LOCAL = 0, SLUICE_COPY_PACK = 1, SLUICE_COPY_UNPACK = 2, SLUICE_COPY_COMMIT = 3 };
+
+/* One send or receive. k-th send to a peer matches the peer's k-th receive from us, over all groups. */
+struct sluice_message {
+    uint64_t address; /* staging or user memory */
+    uint64_t bytes;   /* > 0 */
+    uint32_t peer;
+    uint8_t receive; /* 0: send */
+    uint8_t staged;  /* 1: address is SEND or RECV staging that only this window's PACK or UNPACK touches */
+    uint16_t slot;
+};
+
+enum sluice_op_kind {
+    SLUICE_OP_COPY = 1,   /* a copy set of any kind */
+    SLUICE_OP_GROUP = 2,  /* messages of one window, all progress together; the queue waits for all */
+    SLUICE_OP_WAIT = 3,   /* later operations of this queue wait until `marker` has passed */
+    SLUICE_OP_RECORD = 4, /* `marker` passes when earlier operations of this queue are done */
+    SLUICE_OP_FENCE = 5   /* completes when earlier operations of this queue are done; nothing else */
+};
+
+struct sluice_op {
+    uint32_t kind;   /* enum sluice_op_kind */
+    uint32_t marker; /* WAIT, RECORD: 0..markers_max-1. A WAIT refers to the last RECORD submitted before it */
+    uint64_t cookie; /* comes back in the completion */
+    uint32_t notify; /* 1: a completion is wanted. WAIT and RECORD never have one */
+    uint32_t message_count;
+    struct sluice_set *set;                /* COPY */
+    struct sluice_group *group;            /* GROUP */
+    const struct sluice_message *messages; /* GROUP: must live until completion */
+};
+
+struct sluice_completion {
+    uint64_t cookie;
+    uint64_t begin_ns; /* when tracing, else 0 */
+    uint64_t end_ns;
+    sluice_status status;
+    uint32_t reserved;
+    struct sluice_error error; /* when status is not OK */
+};
+
+struct sluice_backend_ops {
+    uint32_t size; /* of this struct */
+    uint32_t abi;  /* SLUICE_BACKEND_ABI */
+    const char *name;
+
+    /* Any thread, may load a library. Always OK; `usable` and `reason` tell. */
+    sluice_status (*query)(struct sluice_backend_info *ret);
+    /* May block for a bounded time. UNSUPPORTED, DEVICE, NOMEM. `config` is copied. */
+    sluice_status (*open)(const struct sluice_backend_config *config, struct sluice_device **ret);
+    /* Everything else was closed before. May block for the abort deadline at most. */
+    void (*close)(struct sluice_device *device);
+
+    /* Never between launch and completion. NOMEM, LIMIT. Contents are undefined. */
+    sluice_status (*mem_alloc)(struct sluice_device *device, enum sluice_memory kind, uint64_t bytes, void **ret);
+    void (*mem_free)(struct sluice_device *device, enum sluice_memory kind, void *memory, uint64_t bytes);
+
+    sluice_status (*queue_open)(struct sluice_device *device, struct sluice_queue **ret);
+    /* Drained before, or the device failed. */
+    void (*queue_close)(struct sluice_queue *queue);
+
+    /* A copy set: the pieces are copied; kernels' descriptors are built here, not at submit. NOMEM. */
+    sluice_status (*set_open)(struct sluice_device *device, enum sluice_copy_kind kind,
+                              const struct sluice_copy *pieces, size_t count, struct sluice_set **ret);
+    void (*set_close)(struct sluice_set *set);
+
+    /* This rank's part of what ranks exchange before group_open. */
+    sluice_status (*group_address)(struct sluice_device *device, struct sluice_blob *ret);
+    /* Begins a communicator; never blocks: poll advances it and delivers a completion with `cookie` at the end. */
+    sluice_status (*group_open)(struct sluice_device *device, const struct sluice_group_config *config, uint64_t cookie,
+                                struct sluice_group **ret);
+    void (*group_close)(struct sluice_group *group);
+
+    /* OK: accepted, completes once. AGAIN: nothing taken, retry after poll. Else: refused. Never blocks. */
+    sluice_status (*submit)(struct sluice_queue *queue, const struct sluice_op *op);
+    /* Fills up to `max` completions; never blocks; advances launches that are in progress. */
+    sluice_status (*poll)(struct sluice_device *device, struct sluice_completion *ret, uint32_t max,
+                          uint32_t *ret_count);
+    /* OK: `wake` will be called at the next completion. BUSY: completions or launches are pending, poll again. */
+    sluice_status (*arm)(struct sluice_device *device);
+    /* Every accepted group operation of the communicator ends, with ABORTED if not done. Any thread. Idempotent. */
+    sluice_status (*abort)(struct sluice_group *group);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,113 @@
+/*
+ * runtime.h: one rank's runtime: its threads, backend, control plane and delivery of events.
+ *
+ * - Every rank opens one runtime; opening is collective (bootstrap) and has a deadline.
+ * - Functions may be called from any thread unless they say otherwise.
+ * - Library threads block all signals and never run user code, but for the callback thread.
+ */
+#ifndef SLUICE_RUNTIME_H
+#define SLUICE_RUNTIME_H
+
+#include "sluice/base.h"
+#include "sluice/observe.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct event_base; /* libevent's */
+
+/* How events reach the program. */
+enum sluice_delivery {
+    SLUICE_DELIVER_THREAD = 0,    /* on a callback thread of the library; the default */
+    SLUICE_DELIVER_FD = 1,        /* poll sluice_runtime_fd, then call sluice_dispatch */
+    SLUICE_DELIVER_EVENT_BASE = 2 /* on the loop of `event_base`, whichever thread runs it */
+};
+
+/*
+ * The caller's own all-gather, in place of the TCP bootstrap: `send` of `bytes` from every rank,
+ * in rank order, into `recv` of world * bytes. Called from the opening thread; returns 0 on success.
+ */
+typedef int (*sluice_allgather_fn)(const void *send, void *recv, size_t bytes, void *user);
+
+/* Zero means the default of a field. Settings of the environment fill what is zero. */
+struct sluice_runtime_options {
+    uint32_t size;
+    uint32_t delivery;             /* enum sluice_delivery */
+    const char *backend;           /* "host" (default without a GPU), "cuda", "sim" */
+    struct event_base *event_base; /* for SLUICE_DELIVER_EVENT_BASE; must outlive the runtime */
+    sluice_event_fn on_event;      /* events of plans and of the runtime; may be NULL */
+    sluice_log_fn on_log;          /* NULL: errors and warnings to stderr */
+    void *user;                    /* for the two above */
+    uint32_t log_level;            /* enum sluice_log_level, plus one; 0: the default, WARN */
+
+    /* Who we are. `world` 0: taken from the launcher's variables (docs/concepts.md). */
+    uint32_t world;
+    uint32_t rank;
+    uint32_t local_rank;           /* used with `world` only */
+    uint32_t local_world;          /* used with `world` only */
+    const char *address;           /* of rank 0; default MASTER_ADDR */
+    uint32_t port;                 /* default SLUICE_PORT, then MASTER_PORT */
+    uint32_t device;               /* plus one; 0: local_rank modulo devices */
+    const char *token_file;        /* default SLUICE_TOKEN_FILE */
+    sluice_allgather_fn allgather; /* NULL: TCP to `address` */
+    void *allgather_user;
+
+    /* Deadlines; 0: the default, UINT64_MAX: none. */
+    uint64_t bootstrap_timeout_ns; /* 60 s */
+    uint64_t seal_timeout_ns;      /* 60 s */
+    uint64_t stall_timeout_ns;     /* 30 s without progress after a launch */
+    uint64_t abort_timeout_ns;     /* 5 s */
+    uint64_t heartbeat_ns;         /* interval, 1 s; a peer is lost after 5 missed */
+
+    uint64_t staging_bytes_max; /* device or host staging; default 4 GiB */
+    uint32_t transfers_max;     /* queued and running; default 16 */
+    uint32_t events_max;        /* undelivered events before STALLED; default 4096 */
+    uint32_t max_ctas;          /* cuda: multiprocessors for kernels of ours; default 16 */
+    uint32_t queue_priority;    /* cuda: 0 low (default), 1 high */
+    uint32_t trace;             /* 1: record node times for sluice_runtime_trace_write */
+    uint32_t reserved;
+};
+#define SLUICE_RUNTIME_OPTIONS_INIT                                                                                    \
+    {                                                                                                                  \
+        .size = sizeof(struct sluice_runtime_options)                                                                  \
+    }
+
+/*
+ * Opens a runtime and joins the other ranks; blocks until all are there, at most the bootstrap
+ * deadline. Errors: CONFIG (names option or variable), TIMEOUT (names missing ranks), AUTH,
+ * UNSUPPORTED (backend not usable: why), DEVICE, SYSTEM, NOMEM.
+ */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_runtime_open(const struct sluice_runtime_options *options,
+                                                              sluice_runtime **ret_runtime);
+
+/*
+ * Starts the end: no new work is taken, live transfers are cancelled. SLUICE_EVENT_CLOSED confirms,
+ * then sluice_runtime_destroy may be called. Idempotent; allowed inside a callback.
+ */
+SLUICE_API void sluice_runtime_close(sluice_runtime *runtime);
+/* Frees a closed runtime. Not inside a callback of this runtime. */
+SLUICE_API void sluice_runtime_destroy(sluice_runtime *runtime);
+/* close, waits for the end (dispatching events itself where nobody else does), destroy. NULL is allowed. */
+SLUICE_API void sluice_runtime_close_wait(sluice_runtime *runtime);
+
+SLUICE_API uint32_t sluice_runtime_rank(const sluice_runtime *runtime);
+SLUICE_API uint32_t sluice_runtime_world(const sluice_runtime *runtime);
+/* OK, or POISONED, CLOSED, FORKED: whether the next submit can run. */
+SLUICE_API sluice_status sluice_runtime_status(const sluice_runtime *runtime);
+
+/* SLUICE_DELIVER_FD: readable while events wait. Owned by the runtime. -1 for other deliveries. */
+SLUICE_API int sluice_runtime_fd(const sluice_runtime *runtime);
+/* Delivers all waiting events on the calling thread; returns how many. One thread at a time. */
+SLUICE_API uint32_t sluice_dispatch(sluice_runtime *runtime);
+
+/* Writes what was traced so far as Chrome/Perfetto JSON (option `trace`). Errors: STATE, IO. */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_runtime_trace_write(sluice_runtime *runtime, const char *path);
+
+/* The committed (or completed) version of a plan's destinations on this rank; 0 before. Any thread. */
+SLUICE_API uint64_t sluice_version(const sluice_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,125 @@
+/*
+ * transfer.h: gates, and running a sealed plan.
+ *
+ * - A gate is a condition of the application: a source may be read, a destination may be written.
+ *   Every byte passes a gate check before it is read and before it is written; without a gate the
+ *   submit itself says "open".
+ * - Gates are observed by the host and never enqueued on a device. They are one-shot.
+ * - A gate must not depend on a window at or after the first one that needs it (sluice_plan_first_window).
+ */
+#ifndef SLUICE_TRANSFER_H
+#define SLUICE_TRANSFER_H
+
+#include "sluice/base.h"
+#include "sluice/observe.h"
+#include "sluice/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A gate that sluice_gate_open opens. */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_host(sluice_runtime *runtime, sluice_gate **ret_gate);
+
+/* A gate that opens once *word >= value (read with acquire order). The word must outlive the gate. */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_value(sluice_runtime *runtime, const uint64_t *word,
+                                                            uint64_t value, sluice_gate **ret_gate);
+
+/*
+ * A gate that opens when `query` returns OK; AGAIN: not yet; an error fails the transfers that wait
+ * for it. Called from the scheduler thread; must not block. `drop` (may be NULL) runs when the gate
+ * is freed. Modules build on this: cuda.h makes gates of streams and events.
+ */
+typedef sluice_status (*sluice_gate_query_fn)(void *context, struct sluice_error *error);
+typedef void (*sluice_gate_drop_fn)(void *context);
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_query(sluice_runtime *runtime, sluice_gate_query_fn query,
+                                                            sluice_gate_drop_fn drop, void *context,
+                                                            sluice_gate **ret_gate);
+
+/* Opens a host gate. Idempotent. Any thread, callbacks too. STATE for another kind of gate. */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_open(sluice_gate *gate);
+/* Closes an open host gate again. BUSY while a transfer uses it. */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_reset(sluice_gate *gate);
+/* Re-checks gates of kind value and query now instead of at the next poll. Any thread. */
+SLUICE_API void sluice_gate_poke(sluice_gate *gate);
+/* Drops the caller's reference; transfers hold their own. NULL is allowed. */
+SLUICE_API void sluice_gate_destroy(sluice_gate *gate);
+
+/* Where received bytes go first. */
+enum sluice_landing {
+    SLUICE_LANDING_IN_PLACE = 0, /* into the weights as windows run; a failure leaves a torn version */
+    SLUICE_LANDING_SHADOW = 1    /* into memory of ours; the commit copies to the weights */
+};
+
+/* A gate for one parameter's buffer, beside the default gate of its role. */
+struct sluice_param_gate {
+    uint32_t param;
+    uint32_t role; /* enum sluice_role */
+    sluice_gate *gate;
+};
+
+/* Zero means the default. Arrays are copied by submit. Every rank submits alike but for gates. */
+struct sluice_transfer_options {
+    uint32_t size;
+    uint32_t landing;           /* enum sluice_landing */
+    uint64_t version;           /* > the plan's last; 0: last + 1 */
+    sluice_gate *source_gate;   /* default gate of every source buffer; NULL: open */
+    sluice_gate *consumer_gate; /* default gate of every destination buffer; NULL: open */
+    const struct sluice_param_gate *param_gates;
+    size_t param_gate_count;
+    sluice_event_fn on_event; /* may be NULL */
+    void *user;
+    uint64_t gate_timeout_ns;       /* 0: none */
+    uint64_t timeout_ns;            /* of the whole transfer; 0: none */
+    uint64_t pace_bytes_per_second; /* per rank; 0: unlimited */
+    uint32_t priority;              /* higher first at each grant */
+    uint32_t allow_torn;            /* 1: shadow landing with less memory than the whole version */
+    uint32_t window_events;         /* 1: an event per window */
+    uint32_t param_events;          /* 1: an event per complete parameter */
+    const uint64_t *params;         /* bitmap of parameters to send, all ranks alike; NULL: all */
+    size_t params_words;            /* 64-bit words of `params` */
+    uint32_t changed_only;          /* 1: only parameters whose content changed since the last version */
+    uint32_t verify;                /* 1: digest per parameter, checked after landing */
+};
+#define SLUICE_TRANSFER_OPTIONS_INIT                                                                                   \
+    {                                                                                                                  \
+        .size = sizeof(struct sluice_transfer_options)                                                                 \
+    }
+
+/*
+ * Starts one run of a sealed plan and returns at once. Every rank submits the same runs of a plan in
+ * the same order. No callback runs before submit has returned. Errors: AGAIN (queue full), STATE
+ * (not sealed), INVALID, NOMEM, CLOSED, POISONED, FORKED.
+ */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_submit(sluice_plan *plan,
+                                                        const struct sluice_transfer_options *options,
+                                                        sluice_transfer **ret_transfer);
+
+/*
+ * Cancels on all ranks at a window boundary; COMPLETED or COMMITTED may still win. Idempotent; any
+ * thread. Buffers are free at RELEASED, not before.
+ */
+SLUICE_API void sluice_transfer_cancel(sluice_transfer *transfer);
+/* Pause and resume at window boundaries, on all ranks. Any thread. */
+SLUICE_API void sluice_transfer_pause(sluice_transfer *transfer);
+SLUICE_API void sluice_transfer_resume(sluice_transfer *transfer);
+/* Changes the pace; 0: unlimited. Rank 0's value counts. Any thread. */
+SLUICE_API void sluice_transfer_set_pace(sluice_transfer *transfer, uint64_t bytes_per_second);
+
+/*
+ * Waits for the terminal event and RELEASED, at most timeout_ns (UINT64_MAX: no limit), and returns
+ * the transfer's final status. Not inside a callback. With FD delivery it dispatches events itself.
+ * TIMEOUT: it still runs.
+ */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_transfer_wait(sluice_transfer *transfer, uint64_t timeout_ns);
+
+/* The error of a failed transfer (status OK while there is none). Any thread. */
+SLUICE_API void sluice_transfer_error(const sluice_transfer *transfer, struct sluice_error *ret_error);
+
+/* Drops the caller's reference; no callback runs after it returns (inside a callback: after that one). */
+SLUICE_API void sluice_transfer_destroy(sluice_transfer *transfer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

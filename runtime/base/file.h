@@ -1,0 +1,28 @@
+/* file.h: mapped reading and crash-safe writing (temporary name, fsync, rename; nothing half-written stays). */
+#ifndef SL_BASE_FILE_H
+#define SL_BASE_FILE_H
+
+#include <stdio.h>
+
+#include "sluice/base.h"
+
+struct sl_map {
+    const uint8_t *data; /* NULL when bytes is 0 */
+    size_t bytes;
+};
+/* IO naming the path. Directories and unreadable files too. */
+sluice_status sl_map_open(const char *path, struct sl_map *ret);
+void sl_map_close(struct sl_map *map);
+
+struct sl_out {
+    FILE *file;
+    char *temporary;
+    char *path;
+};
+sluice_status sl_out_open(const char *path, struct sl_out *ret);
+/* Flushes, syncs, renames; IO (a full disk too) removes the temporary file. */
+sluice_status sl_out_commit(struct sl_out *out);
+/* Removes the temporary file. */
+void sl_out_drop(struct sl_out *out);
+
+#endif

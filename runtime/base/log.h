@@ -1,0 +1,21 @@
+/* log.h: one log sink per runtime; lower case, one line, no secrets. Volume: info per object, debug per window, trace per op. */
+#ifndef SL_BASE_LOG_H
+#define SL_BASE_LOG_H
+
+#include "sluice/observe.h"
+
+struct sl_log {
+    sluice_log_fn sink; /* NULL: stderr, "sluice: level: topic: text" */
+    void *user;
+    enum sluice_log_level level;
+};
+
+void sl_log_write(const struct sl_log *log, enum sluice_log_level level, const char *topic, const char *format, ...)
+    SLUICE_PRINTF(4, 5);
+#define SL_LOG(log, level, topic, ...)                                                                                 \
+    do {                                                                                                               \
+        if ((log) != NULL && (level) <= (log)->level)                                                                  \
+            sl_log_write((log), (level), (topic), __VA_ARGS__);                                                        \
+    } while (0)
+
+#endif

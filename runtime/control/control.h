@@ -1,0 +1,79 @@
+/*
+ * control.h: the control plane of one rank: a thread with its own libevent base, a TCP star to rank 0.
+ *
+ * - Carries rounds (every rank gives bytes, rank 0 reduces, everybody gets the result), notes (note.h)
+ *   and heartbeats. Nothing else is on the wire.
+ * - Handlers run on the control thread and must not block or call back into control but to post.
+ * - `round`, `tell` and `close` may be called from any thread.
+ */
+#ifndef SL_CONTROL_CONTROL_H
+#define SL_CONTROL_CONTROL_H
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/memory.h"
+#include "runtime/control/note.h"
+#include "sluice/runtime.h"
+
+/* Who we are and where rank 0 is (identity.c fills it from options, settings and launcher variables). */
+struct sl_identity {
+    uint32_t rank, world, local_rank, local_world;
+    char address[256];
+    uint32_t port;
+    char token_file[512]; /* "" : the default file for loopback */
+    const char *source;   /* "options", "torchrun", "Open MPI", "PMI", "Slurm", "one rank" */
+};
+/* CONFIG naming the variable. Opens nothing. */
+sluice_status sl_identity_find(const struct sluice_runtime_options *options, const char *const *environment,
+                               struct sl_identity *ret);
+
+struct sl_bytes {
+    const uint8_t *data;
+    size_t bytes;
+};
+
+/* Rank 0: reduces the parts of all ranks (in rank order) into a result that it allocates from `mem`. */
+typedef sluice_status (*sl_reduce_fn)(void *context, uint32_t kind, const struct sl_bytes *parts, uint32_t world,
+                                      struct sl_mem *mem, uint8_t **ret_data, size_t *ret_bytes,
+                                      struct sluice_error *error);
+
+struct sl_control_handlers {
+    void *context;
+    /* The end of a round: status OK and the result, or an error (mismatch, lost peer, deadline). */
+    void (*on_round)(void *context, uint32_t kind, uint64_t id, sluice_status status, const struct sluice_error *error,
+                     const uint8_t *data, size_t bytes);
+    /* A note for this rank's engine. */
+    void (*on_note)(void *context, const struct sl_note *note);
+    sl_reduce_fn reduce;
+};
+
+struct sl_control_config {
+    struct sl_identity identity;
+    struct sl_control_handlers handlers;
+    const struct sl_clock *clock;
+    const struct sl_log *log;
+    struct sl_mem *mem;
+    sluice_allgather_fn allgather; /* NULL: TCP bootstrap by identity */
+    void *allgather_user;
+    uint64_t bootstrap_timeout_ns;
+    uint64_t heartbeat_ns;
+};
+
+struct sl_control;
+
+/* Joins all ranks; blocks at most the bootstrap deadline. TIMEOUT names missing ranks; AUTH; CONFIG; SYSTEM. */
+sluice_status sl_control_open(const struct sl_control_config *config, struct sl_control **ret);
+/* Says goodbye (so that peers know it was no loss), stops the thread, frees. Bounded. */
+void sl_control_close(struct sl_control *control);
+
+/*
+ * Gives this rank's part of a round. Rounds are matched by (kind, id); all ranks give each round once.
+ * The data is copied. `timeout_ns` counts from the first part at rank 0; on_round always comes, once.
+ */
+sluice_status sl_control_round(struct sl_control *control, uint32_t kind, uint64_t id, const void *data, size_t bytes,
+                               uint64_t timeout_ns);
+
+/* Sends a note to the arbiter of rank 0 (which may be this process). Never blocks. */
+sluice_status sl_control_tell(struct sl_control *control, const struct sl_note *note);
+
+#endif

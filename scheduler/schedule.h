@@ -1,0 +1,103 @@
+/*
+ * schedule.h: from a half and a rule to windows, messages, pieces and slots. Pure.
+ *
+ * Invariants: every byte of every task is in exactly one piece; both ends of a pair derive the same
+ * messages; pieces of a packed message start at multiples of SLUICE_UNIT. A window is one group. With
+ * B blocks, window w serves the pairs of block w % B, and each pair is cut into windows / B shares.
+ */
+#ifndef SL_SCHEDULER_SCHEDULE_H
+#define SL_SCHEDULER_SCHEDULE_H
+
+#include "scheduler/half.h"
+
+/* Sealed numbers that decide the cuts; equal on all ranks. */
+struct sl_rule {
+    enum sluice_policy policy;
+    uint64_t window_bytes;
+    uint64_t direct_min; /* 0: all packed */
+    uint32_t slots;
+    uint32_t windows; /* N, a multiple of blocks */
+    uint32_t blocks;  /* B >= 1 */
+};
+
+/* The smallest N (balanced) for which every window of this half stays within window_bytes each way. LIMIT when none. */
+sluice_status sl_propose_windows(const struct sl_half *half, uint64_t window_bytes, uint32_t blocks,
+                                 const uint16_t *block_of_stream, uint32_t at_least, uint32_t *ret_windows);
+/* Largest bytes (padding counted) in one window of this half, sends and receives apart. */
+void sl_window_peak(const struct sl_half *half, uint32_t windows, uint32_t blocks, const uint16_t *block_of_stream,
+                    uint64_t *ret_send, uint64_t *ret_recv);
+/* Units [begin, end) of a stream of `units` in share `share` of `shares`; 128-bit product. */
+void sl_share(uint64_t units, uint32_t share, uint32_t shares, uint64_t *ret_begin, uint64_t *ret_end);
+
+/*
+ * The other policies give whole tasks to windows. Needs a whole plan for ORDERED and LOCKSTEP
+ * (UNSUPPORTED otherwise). `ret_window_of_task` has plan->task_count entries, freed by the caller.
+ */
+sluice_status sl_assign_windows(const struct sl_plan *plan, enum sluice_policy policy, uint64_t window_bytes,
+                                struct sl_mem *mem, uint32_t **ret_window_of_task, uint32_t *ret_windows);
+
+struct sl_piece {
+    uint64_t begin, end; /* bytes of the task's stream */
+    uint64_t offset;     /* in the message */
+    uint32_t entry;      /* into half->entries */
+    uint32_t message;    /* into the window's messages; SLUICE_MESSAGE_NONE for local */
+};
+
+struct sl_message {
+    uint64_t bytes;  /* packed: padding counted */
+    uint64_t offset; /* in the slot (send or receive part); SL_NO_SLOT when it needs none */
+    uint32_t peer;
+    uint32_t first_piece, piece_count;
+    _Bool receive;
+    _Bool single; /* one piece of at least direct_min bytes */
+};
+#define SL_NO_SLOT UINT64_MAX
+
+struct sl_window {
+    uint32_t first_message, message_count; /* sends first; singles largest first, then packed */
+    uint32_t first_local, local_count;     /* pieces */
+    uint64_t send_bytes, recv_bytes, local_bytes;
+};
+
+struct sl_schedule {
+    struct sl_mem *mem;
+    struct sl_rule rule;
+    struct sl_window *windows; /* rule.windows of them */
+    struct sl_message *messages;
+    size_t message_count;
+    struct sl_piece *pieces;
+    size_t piece_count;
+    uint64_t slot_send_bytes, slot_recv_bytes; /* the real maximum of this rank */
+    uint64_t send_bytes, recv_bytes, local_bytes;
+};
+
+/*
+ * Builds this rank's schedule. `block_of_stream` (half->stream_count entries) may be NULL with one
+ * block; `window_of_task` is for policies other than BALANCED. NOMEM, LIMIT.
+ */
+sluice_status sl_schedule_build(const struct sl_plan *plan, const struct sl_half *half, const struct sl_rule *rule,
+                                const uint16_t *block_of_stream, const uint32_t *window_of_task, struct sl_mem *mem,
+                                struct sl_schedule *ret);
+void sl_schedule_drop(struct sl_schedule *schedule);
+
+/* First window in which the rank touches each parameter's buffer of a role; UINT32_MAX where none. Arrays of param_count. */
+void sl_schedule_first_windows(const struct sl_plan *plan, const struct sl_half *half,
+                               const struct sl_schedule *schedule, uint32_t *source, uint32_t *destination);
+/* Last window in which a destination parameter receives (or is copied); UINT32_MAX where none. */
+void sl_schedule_last_windows(const struct sl_plan *plan, const struct sl_half *half,
+                              const struct sl_schedule *schedule, uint32_t *destination);
+
+/* --- blocks (blocks.c): where one group would break NCCL's rule --- */
+struct sl_pair_total {
+    uint32_t source, destination;
+    uint64_t units;
+};
+/*
+ * Deals pairs by bytes into the fewest blocks that keep every rank at most `items_max` items a group
+ * (an item: one peer in one direction counted as nccl_model counts it). Deterministic. LIMIT when a rank
+ * has more streams than 65535 blocks can hold.
+ */
+sluice_status sl_deal_blocks(const struct sl_pair_total *pairs, size_t count, uint32_t world, uint32_t items_max,
+                             struct sl_mem *mem, uint16_t *ret_block_of_pair, uint32_t *ret_blocks);
+
+#endif
