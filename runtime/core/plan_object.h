@@ -1,0 +1,51 @@
+/*
+ * plan_object.h: what a sluice_plan handle is.
+ *
+ * Invariants: `store` is changed before the seal only (or while `state` is OPEN); bindings are those of
+ * this rank, indexed by 2 * param + role; a file that `store` borrows from stays mapped in `map` until
+ * the last reference goes. The sealed half (`sealed`) belongs to the scheduler thread of `runtime`.
+ */
+#ifndef SL_CORE_PLAN_OBJECT_H
+#define SL_CORE_PLAN_OBJECT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runtime/base/file.h"
+#include "runtime/base/memory.h"
+#include "scheduler/plan.h"
+
+struct sl_sealed; /* sealed.h */
+
+struct sl_binding {
+    uint8_t *memory;
+    uint64_t bytes;
+    _Bool bound;
+};
+
+enum sl_plan_state { SL_PLAN_OPEN = 0, SL_PLAN_SEALING = 1, SL_PLAN_SEALED = 2 };
+
+struct sluice_plan {
+    atomic_uint references;
+    struct sl_mem *mem; /* the process default: a plan may outlive a runtime */
+    struct sl_plan store;
+    struct sl_map map; /* data NULL: `store` owns its arrays */
+    struct sl_binding *bindings;
+    size_t binding_capacity; /* elements */
+
+    pthread_mutex_t lock; /* state, run numbers, bindings after the seal */
+    atomic_uint state;    /* enum sl_plan_state */
+    atomic_uint_fast64_t version;
+    atomic_uint_fast32_t windows; /* 0 before the seal */
+    struct sl_sealed *sealed;     /* NULL before the seal and after its runtime has closed */
+};
+
+/* A plan with one reference and an empty store; NOMEM. The file readers fill `store` and `map`. */
+sluice_status sl_plan_object_new(uint32_t world, struct sluice_plan **ret);
+void sl_plan_keep(struct sluice_plan *plan);
+void sl_plan_release(struct sluice_plan *plan);
+
+/* The binding, or NULL when it was never bound. */
+const struct sl_binding *sl_plan_binding(const struct sluice_plan *plan, uint32_t param, enum sluice_role role);
+
+#endif
