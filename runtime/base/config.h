@@ -9,7 +9,14 @@
 #include "runtime/base/parse.h"
 #include "sluice/base.h"
 
-enum sl_setting_type { SL_SETTING_TEXT, SL_SETTING_U32, SL_SETTING_SIZE, SL_SETTING_DURATION, SL_SETTING_BOOL };
+enum sl_setting_type {
+    SL_SETTING_TEXT,
+    SL_SETTING_U32,
+    SL_SETTING_SIZE,
+    SL_SETTING_DURATION,
+    SL_SETTING_BOOL,
+    SL_SETTING_LEVEL /* a log level by its name */
+};
 
 enum sl_setting_source { SL_FROM_DEFAULT, SL_FROM_ENVIRONMENT, SL_FROM_OPTION };
 
@@ -26,8 +33,8 @@ struct sl_setting {
 struct sl_setting_value {
     enum sl_setting_source source;
     _Bool set;        /* false: no value at all (default "") */
-    uint64_t number;  /* U32, SIZE, DURATION, BOOL */
-    const char *text; /* TEXT; borrowed from the environment block */
+    uint64_t number;  /* U32, SIZE, DURATION, BOOL; LEVEL: enum sluice_log_level */
+    const char *text; /* as given; borrowed from the environment block */
 };
 
 enum sl_setting_id {
@@ -42,6 +49,9 @@ struct sl_config {
 };
 
 const struct sl_setting *sl_setting_info(enum sl_setting_id id);
+/* Reads one value as the table asks; `text` is borrowed. CONFIG naming variable and value. */
+sluice_status sl_setting_parse(enum sl_setting_id id, const char *text, enum sl_setting_source source,
+                               struct sl_setting_value *ret);
 /* Reads defaults and the environment block `environment` (NULL-terminated, like environ). CONFIG on a bad one. */
 sluice_status sl_config_read(const char *const *environment, struct sl_config *ret);
 /* The value of a variable in an environment block, or NULL. */

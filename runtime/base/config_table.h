@@ -21,4 +21,4 @@ SL_SETTING(STAGING_MAX, "SLUICE_STAGING_MAX", SL_SETTING_SIZE, "4Gi", 65536, UIN
            "most bytes of staging memory of a rank")
 SL_SETTING(MAX_CTAS, "SLUICE_MAX_CTAS", SL_SETTING_U32, "16", 1, 1024,
            "cuda: multiprocessors that kernels of ours and NCCL may use")
-SL_SETTING(LOG, "SLUICE_LOG", SL_SETTING_TEXT, "warn", 0, 0, "log level: error, warn, info, debug or trace")
+SL_SETTING(LOG, "SLUICE_LOG", SL_SETTING_LEVEL, "warn", 0, 0, "log level: error, warn, info, debug or trace")

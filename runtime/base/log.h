@@ -10,6 +10,10 @@ struct sl_log {
     enum sluice_log_level level;
 };
 
+/* "error", "warn", "info", "debug" or "trace"; false for anything else. */
+_Bool sl_log_level_parse(const char *text, enum sluice_log_level *ret);
+const char *sl_log_level_name(enum sluice_log_level level);
+
 void sl_log_write(const struct sl_log *log, enum sluice_log_level level, const char *topic, const char *format, ...)
     SLUICE_PRINTF(4, 5);
 #define SL_LOG(log, level, topic, ...)                                                                                 \

@@ -35,7 +35,10 @@ void *sl_new_aligned(struct sl_mem *mem, size_t bytes, size_t alignment, const c
 void sl_free(struct sl_mem *mem, void *block);
 /* A copy of a string. */
 char *sl_strdup(struct sl_mem *mem, const char *text);
-/* Grows `*array` (elements of `bytes`) to hold at least `need`; keeps contents. NOMEM leaves it as it was. */
+/*
+ * Grows `*array` (elements of `bytes`) to hold at least `need`; keeps contents. The new part
+ * is not zeroed. NOMEM leaves it as it was.
+ */
 sluice_status sl_grow(struct sl_mem *mem, void *array_pointer, size_t *capacity, size_t need, size_t bytes,
                       const char *what);
 /* "jemalloc 5.3.0-0-g..." or "libc". */
