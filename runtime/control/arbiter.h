@@ -29,7 +29,7 @@ void sl_arbiter_lost(struct sl_arbiter *arbiter, uint32_t rank, const char *text
 void sl_arbiter_tick(struct sl_arbiter *arbiter, uint64_t now);
 /* When the next tick is wanted; UINT64_MAX: none. */
 uint64_t sl_arbiter_timer(const struct sl_arbiter *arbiter);
-/* Takes the next note for all ranks; false when there is none. */
+/* Takes the next note for all ranks; false when there is none. After each call above: until there is none. */
 _Bool sl_arbiter_next(struct sl_arbiter *arbiter, struct sl_note *ret);
 
 #endif

@@ -11,18 +11,23 @@
 
 enum sl_note_kind {
     /* rank -> arbiter */
-    SL_NOTE_JOIN = 1,     /* the run was submitted here. a: windows N, b: options digest, c: priority, d: pace */
+    /* The run was submitted here. a: windows N, b: options digest, c: priority, d: pace in bytes per second (0: none),
+     * e: most bytes that a window moves here, f: shadow landing: staged windows + 1, in place: 0. */
+    SL_NOTE_JOIN = 1,
     SL_NOTE_READY = 2,    /* a: the first a windows have all gates open here; monotone */
-    SL_NOTE_LAUNCHED = 3, /* answer to FREEZE. a: windows launched here */
-    SL_NOTE_VOTE = 4,     /* a: enum sl_phase, status, text */
-    SL_NOTE_REQUEST = 5,  /* a: enum sl_request, b: its value */
+    SL_NOTE_LAUNCHED = 3, /* answer to FREEZE. a: windows launched here, b: the number of the FREEZE */
+    SL_NOTE_VOTE = 4,     /* a: enum sl_phase, status, text. An error fails the run on all ranks at once */
+    SL_NOTE_REQUEST = 5,  /* a: enum sl_request, b: its value; FAIL: status, text */
+    SL_NOTE_BROKEN = 6,   /* no run: the communicator of this rank is gone; status, text */
     /* arbiter -> all ranks */
-    SL_NOTE_GRANT = 16,   /* a: windows that may launch, b: number in the grant stream */
-    SL_NOTE_FREEZE = 17,  /* a: enum sl_request (PAUSE, CANCEL or FAIL): launch no more, answer LAUNCHED */
+    SL_NOTE_GRANT = 16,   /* a: windows that may launch, b: number in the grant stream, c: ranks not ready for the
+                           * window after, rank: one of them */
+    SL_NOTE_FREEZE = 17,  /* a: enum sl_request (PAUSE, CANCEL or FAIL), b: number: launch no more, answer LAUNCHED */
     SL_NOTE_STOP_AT = 18, /* a: all ranks run to window a and stop there; b: the request; status, rank, text */
     SL_NOTE_OUTCOME = 19, /* a: enum sl_phase, status (OK: all voted OK), rank: the first that did not, text */
     SL_NOTE_RESUME = 20,
-    SL_NOTE_LOST = 21 /* rank is gone; text says how it was noticed */
+    SL_NOTE_LOST = 21,  /* no run: rank is gone; text says how it was noticed */
+    SL_NOTE_POISON = 22 /* no run: the communicator of `rank` is gone, so it is everybody's; status, text */
 };
 
 enum sl_phase {
@@ -44,7 +49,7 @@ enum sl_request {
 
 struct sl_note {
     uint64_t key;
-    uint64_t a, b, c, d;
+    uint64_t a, b, c, d, e, f;
     uint32_t kind;               /* enum sl_note_kind */
     uint32_t rank;               /* sender, or the rank that a note is about */
     int32_t status;              /* sluice_status */

@@ -25,6 +25,7 @@ struct sl_run_gate {
     uint32_t first_window;
     _Bool consumer; /* with shadow landing: holds the decision, not the windows of the staged prefix */
     _Bool open;
+    const char *name; /* for errors and explanations: "source of parameter 'x'"; may be NULL; outlives the run */
 };
 
 struct sl_run_config {
@@ -33,12 +34,14 @@ struct sl_run_config {
     uint32_t slots;
     const uint8_t *window_flags; /* `windows` bytes; outlives the run */
     uint32_t staged;             /* W: windows [0, W) land in shadow; 0 for in_place */
-    _Bool commit;                /* shadow landing: a commit copy follows the decision */
+    _Bool shadow;                /* shadow landing, alike on all ranks; implied by staged > 0 or commit */
+    _Bool commit;                /* shadow landing: a commit copy on this rank follows the decision */
     _Bool world_of_one;          /* no arbiter: grants and outcomes are our own */
     struct sl_run_gate *gates;   /* owned by the caller, outlives the run; engine sets `open` */
     uint32_t gate_count;
     uint32_t priority;
-    uint64_t pace;
+    uint64_t pace;         /* bytes per second and rank; 0: none */
+    uint64_t window_bytes; /* most bytes that a window moves on this rank (the busier direction); for the pace */
     uint64_t options_digest;
     uint64_t version;
     uint64_t gate_timeout_ns, timeout_ns, stall_timeout_ns; /* UINT64_MAX: none */
@@ -75,8 +78,9 @@ enum sl_action_kind {
     SL_ACTION_TELL = 3,    /* note, to the arbiter */
     SL_ACTION_EMIT = 4,    /* run, event (enum sluice_event_kind), window, error: to the application */
     SL_ACTION_ABORT = 5,   /* end everything that is in flight; answer with SL_EVENT_ABORTED */
-    SL_ACTION_RELEASE = 6, /* run: it is over; the slot may be reused after this */
-    SL_ACTION_POISON = 7   /* the runtime takes no more work */
+    SL_ACTION_RELEASE = 6, /* run: it is over; the slot may be reused after this. Comes after EMIT of RELEASED, or
+                            * without it when an abort failed: then the buffers must never be reused */
+    SL_ACTION_POISON = 7   /* error: the communicator is gone, the runtime takes no more work */
 };
 
 struct sl_action {
@@ -86,7 +90,7 @@ struct sl_action {
     uint32_t event;
     void *owner;
     struct sl_note note;
-    struct sluice_error error; /* EMIT of a failure */
+    struct sluice_error error; /* EMIT of a failure, POISON */
 };
 
 struct sl_engine;
@@ -98,18 +102,24 @@ struct sl_engine_config {
 
 struct sl_engine *sl_engine_create(const struct sl_engine_config *config); /* NULL: out of memory */
 void sl_engine_destroy(struct sl_engine *engine);
-/* AGAIN when runs_max are live. `now` starts its deadlines. */
+/* AGAIN when runs_max are live; NOMEM; POISONED or PEER_LOST with the reason. `now` starts its deadlines. */
 sluice_status sl_engine_add_run(struct sl_engine *engine, const struct sl_run_config *config, uint64_t now,
                                 uint32_t *ret_run);
 void sl_engine_event(struct sl_engine *engine, const struct sl_engine_event *event, uint64_t now);
-/* Takes the next action; false when there is none. */
+/* Takes the next action; false when there is none. After add_run and every event: until there is none. */
 _Bool sl_engine_next(struct sl_engine *engine, struct sl_action *ret);
 /* When SL_EVENT_TIME is wanted; UINT64_MAX: never. */
 uint64_t sl_engine_timer(const struct sl_engine *engine);
 /* Nodes in flight: launched and not done. The driver may sleep without a backstop when 0. */
 uint32_t sl_engine_in_flight(const struct sl_engine *engine);
 
-/* Progress and words of a run (progress.c, explain.c). Same thread as events. */
+/* Completions that no run waited for: after an abort, or sent twice. */
+uint64_t sl_engine_stray(const struct sl_engine *engine);
+
+/*
+ * Progress and words of a run (progress.c, explain.c). Same thread as events. Progress fills all but
+ * the parameters and bytes, which the driver counts. Explain is as snprintf.
+ */
 void sl_engine_progress(const struct sl_engine *engine, uint32_t run, uint64_t now, struct sluice_progress *ret);
 size_t sl_engine_explain(const struct sl_engine *engine, uint32_t run, uint64_t now, char *text, size_t bytes);
 
