@@ -28,22 +28,46 @@ struct sl_nccl_op {
     _Bool receive;
 };
 
-/* One rank's kernel plans of one group: ops in launch order, `plan_first[i]` begins plan i. */
+/* One part of an operation pair inside a batch; SL_NCCL_NONE where a direction is absent. */
+struct sl_nccl_work {
+    uint32_t send, recv; /* indices into the rank's ops */
+    uint32_t part;
+    uint32_t batch;
+};
+#define SL_NCCL_NONE UINT32_MAX
+
+/* Works that run at once on one channel; a channel's batches of a plan run one after the other. */
+struct sl_nccl_batch {
+    uint32_t plan;
+    uint32_t channel;
+};
+
+/* One rank's kernel plans of one group, works in the order in which NCCL adds them. */
 struct sl_nccl_plans {
     struct sl_mem *mem;
-    uint32_t *order;       /* indices into the rank's ops */
-    uint32_t *plan_of_op;  /* per op */
-    uint32_t *batch_of_op; /* per op: execution batch on its first channel; equal numbers run together */
+    struct sl_nccl_work *works;
+    size_t work_count, work_capacity;
+    struct sl_nccl_batch *batches;
+    size_t batch_count, batch_capacity;
+    uint32_t *plan_of_op;
     size_t op_count;
     uint32_t plan_count;
     uint32_t items;      /* work items: a send and a receive of one round share one */
-    _Bool fifo_exceeded; /* host hang: more work than the FIFO can ever hold */
+    uint64_t fifo_bytes; /* of the work FIFO that the group needs */
+    _Bool fifo_exceeded; /* host hang: the FIFO may never have that much room */
 };
 
 /* INVALID for an impossible config (names the field), NOMEM. */
 sluice_status sl_nccl_plan(const struct sl_nccl_config *config, uint32_t rank, const struct sl_nccl_op *ops,
                            size_t count, struct sl_mem *mem, struct sl_nccl_plans *ret);
 void sl_nccl_plans_drop(struct sl_nccl_plans *plans);
+
+/*
+ * A group's FIFO space is returned only after the whole group, and up to an eighth of the FIFO may still
+ * be held by earlier groups: beyond seven eighths a group can wait for itself.
+ */
+#define SL_NCCL_ITEMS_MAX           10000u /* our own limit for one group, on every version */
+#define SL_NCCL_ITEMS_IN_FLIGHT_MAX 16000u /* over all groups in flight */
 
 enum sl_nccl_verdict { SL_NCCL_OK = 0, SL_NCCL_HANGS = 1, SL_NCCL_HOST_HANGS = 2 };
 
@@ -58,7 +82,10 @@ struct sl_nccl_result {
     struct sl_mem *mem;
 };
 
-/* Executes one group on all ranks with rendezvous semantics. */
+/*
+ * Executes one group on all ranks with rendezvous semantics: a part moves only while both ends are in
+ * their current plan and batch. INVALID when a message has one end only or two sizes (names both ranks).
+ */
 sluice_status sl_nccl_execute(const struct sl_nccl_config *config, const struct sl_nccl_plans *plans,
                               const struct sl_nccl_op *const *ops, uint32_t world, struct sl_mem *mem,
                               struct sl_nccl_result *ret);
