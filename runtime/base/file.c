@@ -91,7 +91,7 @@ static int open_content(struct sl_out *out)
 {
     struct stat info;
     if (stat(out->path, &info) != 0)
-        return create_temporary(out->path, 0666, &out->temporary);
+        return *out->path == '\0' ? -1 : create_temporary(out->path, 0666, &out->temporary);
     if (!S_ISREG(info.st_mode))
         return open(out->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (access(out->path, W_OK) != 0)

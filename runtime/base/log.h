@@ -16,10 +16,10 @@ const char *sl_log_level_name(enum sluice_log_level level);
 
 void sl_log_write(const struct sl_log *log, enum sluice_log_level level, const char *topic, const char *format, ...)
     SLUICE_PRINTF(4, 5);
-#define SL_LOG(log, level, topic, ...)                                                                                 \
+#define SL_LOG(log, line_level, topic, ...)                                                                            \
     do {                                                                                                               \
-        if ((log) != NULL && (level) <= (log)->level)                                                                  \
-            sl_log_write((log), (level), (topic), __VA_ARGS__);                                                        \
+        if ((log) != NULL && (line_level) <= (log)->level)                                                             \
+            sl_log_write((log), (line_level), (topic), __VA_ARGS__);                                                   \
     } while (0)
 
 #endif
