@@ -20,7 +20,12 @@ struct sl_rule {
     uint32_t blocks;  /* B >= 1 */
 };
 
-/* The smallest N (balanced) for which every window of this half stays within window_bytes each way. LIMIT when none. */
+/*
+ * The smallest multiple N of `blocks`, at least `at_least`, for which every window of this half stays within
+ * window_bytes each way, padding counted. It is a bound that larger N keep: the maximum over the ranks is right for
+ * all of them. CONFIG when window_bytes has no room for a unit of every stream of a block; LIMIT when N would
+ * exceed SLUICE_WINDOWS_MAX.
+ */
 sluice_status sl_propose_windows(const struct sl_half *half, uint64_t window_bytes, uint32_t blocks,
                                  const uint16_t *block_of_stream, uint32_t at_least, uint32_t *ret_windows);
 /* Largest bytes (padding counted) in one window of this half, sends and receives apart. */
@@ -30,33 +35,43 @@ void sl_window_peak(const struct sl_half *half, uint32_t windows, uint32_t block
 void sl_share(uint64_t units, uint32_t share, uint32_t shares, uint64_t *ret_begin, uint64_t *ret_end);
 
 /*
- * The other policies give whole tasks to windows. Needs a whole plan for ORDERED and LOCKSTEP
- * (UNSUPPORTED otherwise). `ret_window_of_task` has plan->task_count entries, freed by the caller.
+ * The other policies give whole tasks to windows, as docs/scheduling.md says. ORDERED and LOCKSTEP need a whole
+ * plan (UNSUPPORTED otherwise); LIMIT above SLUICE_WINDOWS_MAX. `ret_window_of_task` has plan->task_count entries, freed by the caller.
  */
 sluice_status sl_assign_windows(const struct sl_plan *plan, enum sluice_policy policy, uint64_t window_bytes,
                                 struct sl_mem *mem, uint32_t **ret_window_of_task, uint32_t *ret_windows);
 
+#define SL_MESSAGE_NONE UINT32_MAX
+#define SL_NO_SLOT      UINT64_MAX
+#define SL_SLOT_ALIGN   256u /* of a message in a slot */
+
 struct sl_piece {
-    uint64_t begin, end; /* bytes of the task's stream */
+    uint64_t begin, end; /* bytes of the task, row after row of its region */
     uint64_t offset;     /* in the message */
     uint32_t entry;      /* into half->entries */
-    uint32_t message;    /* into the window's messages; SLUICE_MESSAGE_NONE for local */
+    uint32_t message;    /* into the window's messages; SL_MESSAGE_NONE for local */
 };
 
 struct sl_message {
-    uint64_t bytes;  /* packed: padding counted */
-    uint64_t offset; /* in the slot (send or receive part); SL_NO_SLOT when it needs none */
+    uint64_t bytes;  /* on the wire; packed: padding counted */
+    uint64_t offset; /* in the slot (send or receive part); SL_NO_SLOT when user memory itself is sent or received */
     uint32_t peer;
     uint32_t first_piece, piece_count;
     _Bool receive;
     _Bool single; /* one piece of at least direct_min bytes */
 };
-#define SL_NO_SLOT UINT64_MAX
 
 struct sl_window {
-    uint32_t first_message, message_count; /* sends first; singles largest first, then packed */
+    uint32_t first_message, message_count; /* sends first; by peer; singles largest first, then packed */
     uint32_t first_local, local_count;     /* pieces */
-    uint64_t send_bytes, recv_bytes, local_bytes;
+    uint64_t send_bytes, recv_bytes;       /* on the wire, the padding of packed messages counted */
+    uint64_t local_bytes;
+};
+
+/* A task without bytes: no piece, but it belongs to the window of its position (behind the last byte: the last one). */
+struct sl_empty {
+    uint32_t entry; /* into half->entries */
+    uint32_t window;
 };
 
 struct sl_schedule {
@@ -67,8 +82,10 @@ struct sl_schedule {
     size_t message_count;
     struct sl_piece *pieces;
     size_t piece_count;
-    uint64_t slot_send_bytes, slot_recv_bytes; /* the real maximum of this rank */
-    uint64_t send_bytes, recv_bytes, local_bytes;
+    struct sl_empty *empties;
+    size_t empty_count;
+    uint64_t slot_send_bytes, slot_recv_bytes;    /* the real maximum of this rank */
+    uint64_t send_bytes, recv_bytes, local_bytes; /* sums over the windows */
 };
 
 /*
@@ -80,7 +97,18 @@ sluice_status sl_schedule_build(const struct sl_plan *plan, const struct sl_half
                                 struct sl_schedule *ret);
 void sl_schedule_drop(struct sl_schedule *schedule);
 
-/* First window in which the rank touches each parameter's buffer of a role; UINT32_MAX where none. Arrays of param_count. */
+/*
+ * Gives every message its place in the slot. Packed messages and singles that are strided on this end are staged;
+ * so is message i where `stage` (message_count entries; NULL: none) says so, for user memory that the transport
+ * cannot reach. This choice is private to an end. sl_schedule_build calls it with NULL.
+ */
+void sl_schedule_place(const struct sl_plan *plan, const struct sl_half *half, const _Bool *stage,
+                       struct sl_schedule *schedule);
+
+/*
+ * First window in which the rank touches each parameter's buffer of a role; UINT32_MAX where none. Arrays of
+ * param_count. Tasks without bytes count, here and below.
+ */
 void sl_schedule_first_windows(const struct sl_plan *plan, const struct sl_half *half,
                                const struct sl_schedule *schedule, uint32_t *source, uint32_t *destination);
 /* Last window in which a destination parameter receives (or is copied); UINT32_MAX where none. */
@@ -92,12 +120,18 @@ struct sl_pair_total {
     uint32_t source, destination;
     uint64_t units;
 };
+/* The pairs of a whole plan, sorted by (source, destination), local ones left out; freed by the caller. NOMEM, LIMIT. */
+sluice_status sl_pair_totals(const struct sl_plan *plan, struct sl_mem *mem, struct sl_pair_total **ret_pairs,
+                             size_t *ret_count);
 /*
- * Deals pairs by bytes into the fewest blocks that keep every rank at most `items_max` items a group
- * (an item: one peer in one direction counted as nccl_model counts it). Deterministic. LIMIT when a rank
- * has more streams than 65535 blocks can hold.
+ * Deals pairs by bytes into the fewest blocks that it finds to keep every rank at most `items_max` items a group. An
+ * item is one peer in one direction: NCCL may join a send and a receive, so this count is never too low.
+ * Deterministic whatever the order of the pairs. INVALID for items_max 0; LIMIT when more than 65535 blocks are needed.
  */
 sluice_status sl_deal_blocks(const struct sl_pair_total *pairs, size_t count, uint32_t world, uint32_t items_max,
                              struct sl_mem *mem, uint16_t *ret_block_of_pair, uint32_t *ret_blocks);
+/* The blocks of a half's streams; `pairs` sorted as sl_pair_totals does. A stream that is not among them is in block 0. */
+void sl_blocks_of_half(const struct sl_half *half, const struct sl_pair_total *pairs, const uint16_t *block_of_pair,
+                       size_t count, uint16_t *ret_block_of_stream);
 
 #endif
