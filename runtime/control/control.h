@@ -22,8 +22,11 @@ struct sl_identity {
     uint32_t port;
     char token_file[512]; /* "" : the default file for loopback */
     const char *source;   /* "options", "torchrun", "Open MPI", "PMI", "Slurm", "one rank" */
+    /* local_world 0: how many ranks share the host is not known; it is never guessed. */
+    const char *local_missing;   /* NULL: local_rank is known; else the variable or option that would say it */
+    char runtime_directory[256]; /* XDG_RUNTIME_DIR; "": /run/user/UID or /tmp/sluice-UID, for the default token */
 };
-/* CONFIG naming the variable. Opens nothing. */
+/* CONFIG naming the variable and its value. Opens nothing. docs/concepts.md has the rule. */
 sluice_status sl_identity_find(const struct sluice_runtime_options *options, const char *const *environment,
                                struct sl_identity *ret);
 
@@ -42,7 +45,10 @@ struct sl_control_handlers {
     /* The end of a round: status OK and the result, or an error (mismatch, lost peer, deadline). */
     void (*on_round)(void *context, uint32_t kind, uint64_t id, sluice_status status, const struct sluice_error *error,
                      const uint8_t *data, size_t bytes);
-    /* A note for this rank's engine. */
+    /*
+     * A note for this rank's engine. SL_NOTE_LOST comes with status PEER_LOST, or with CLOSED when the
+     * rank said goodbye: then it is a loss only for runs that still need it.
+     */
     void (*on_note)(void *context, const struct sl_note *note);
     sl_reduce_fn reduce;
 };
@@ -56,7 +62,15 @@ struct sl_control_config {
     sluice_allgather_fn allgather; /* NULL: TCP bootstrap by identity */
     void *allgather_user;
     uint64_t bootstrap_timeout_ns;
-    uint64_t heartbeat_ns;
+    uint64_t heartbeat_ns; /* UINT64_MAX: none; a peer is lost after 5 silent intervals */
+    uint32_t runs_max;     /* live runs of the arbiter; 0: 256 */
+    /*
+     * What must not be shared between ranks, named so that equal texts mean the same device ("GPU UUID on
+     * host"). Two ranks with one device are refused, both named. NULL or "": sharing is no fault.
+     */
+    const char *device;
+    /* This rank cannot take part: it joins only to tell the others why. open then returns this error. */
+    const struct sluice_error *failure;
 };
 
 struct sl_control;
@@ -73,7 +87,13 @@ void sl_control_close(struct sl_control *control);
 sluice_status sl_control_round(struct sl_control *control, uint32_t kind, uint64_t id, const void *data, size_t bytes,
                                uint64_t timeout_ns);
 
-/* Sends a note to the arbiter of rank 0 (which may be this process). Never blocks. */
+/*
+ * Sends a note to the arbiter of rank 0 (which may be this process). Never blocks. READY notes of a run
+ * that follow each other within 200 us become one, the newest. NOMEM; CLOSED after close.
+ */
 sluice_status sl_control_tell(struct sl_control *control, const struct sl_note *note);
+
+/* "127.0.0.1:4711", where a rank listens; every rank knows it of every rank. "" in a world of one. */
+void sl_control_address(const struct sl_control *control, uint32_t rank, char *text, size_t capacity);
 
 #endif

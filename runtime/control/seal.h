@@ -46,7 +46,10 @@ struct sl_seal_result {
 
 struct sl_seal;
 
-/* `plan` and `half` outlive the seal. Errors: LIMIT (no N keeps window_bytes), NOMEM. */
+/*
+ * `plan` and `half` outlive the seal. NOMEM. When no N keeps window_bytes, the first part says so and the
+ * round ends with LIMIT on every rank.
+ */
 sluice_status sl_seal_begin(const struct sl_plan *plan, const struct sl_half *half, const struct sl_seal_terms *terms,
                             struct sl_mem *mem, struct sl_seal **ret);
 /* NULL is allowed. */
@@ -59,7 +62,7 @@ sluice_status sl_seal_feed(struct sl_seal *seal, const uint8_t *data, size_t byt
 const struct sl_seal_result *sl_seal_result(const struct sl_seal *seal);
 
 /*
- * The part of a rank that cannot seal (its plan is invalid, no N fits): every rank then gets this error
+ * The part of a rank that cannot seal (its plan is invalid): every rank then gets this error
  * at once, with the rank in front. Give it in place of sl_seal_next_part's. Free `*ret_data` with sl_free.
  */
 sluice_status sl_seal_failed_part(const struct sluice_error *failure, struct sl_mem *mem, uint8_t **ret_data,
