@@ -48,7 +48,13 @@ struct sl_plan {
     struct sluice_task *own_tasks;
     size_t task_count, task_capacity;
     _Bool borrowed; /* params, names, buffers and tasks point into memory of the owner */
+    uint32_t self;  /* partial plans: SL_RANK_SELF until sl_plan_set_rank */
 };
+
+/* Limits beside those of sluice/base.h: file offsets and JSON integers end at 2^63-1. */
+#define SL_OFFSET_MAX ((uint64_t)INT64_MAX)
+#define SL_PARAMS_MAX (1u << 24)
+#define SL_TASKS_MAX  (UINT32_MAX - 1)
 
 void sl_plan_init(struct sl_plan *plan, struct sl_mem *mem, uint32_t world);
 void sl_plan_drop(struct sl_plan *plan);
