@@ -1,0 +1,32 @@
+# The tool, benches and examples: every file of tools/bench and tools/examples is a program.
+function(sluice_program name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE sluice_private sluice_flags sluice_allocator)
+endfunction()
+
+file(GLOB tool_sources CONFIGURE_DEPENDS tools/sluice/*.c)
+if(tool_sources)
+  sluice_program(sluice_tool ${tool_sources})
+  set_target_properties(sluice_tool PROPERTIES OUTPUT_NAME sluice)
+endif()
+
+file(GLOB bench_sources CONFIGURE_DEPENDS tools/bench/*.c)
+foreach(source IN LISTS bench_sources)
+  get_filename_component(name ${source} NAME_WE)
+  sluice_program(bench_${name} ${source})
+endforeach()
+
+# Examples see what a user sees: public headers and the shared library.
+file(GLOB example_sources CONFIGURE_DEPENDS tools/examples/*.c)
+foreach(source IN LISTS example_sources)
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(example_${name} ${source})
+  target_link_libraries(example_${name} PRIVATE sluice sluice_flags PkgConfig::LIBEVENT Threads::Threads)
+  if(BUILD_TESTING)
+    add_test(NAME example_${name} COMMAND example_${name})
+    set_tests_properties(example_${name} PROPERTIES LABELS example TIMEOUT 120)
+  endif()
+endforeach()
+
+# Prints docs/settings.md from the table of settings.
+sluice_program(settings_doc ${CMAKE_SOURCE_DIR}/tools/docs/settings.c)

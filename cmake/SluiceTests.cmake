@@ -1,0 +1,72 @@
+# Every tests/<folder>/..._test.c is a Criterion program and a CTest entry labelled with its folder.
+# tests/stress/*.c and tests/fuzz/*.c are programs of their own.
+set(sanitizer_environment "ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1"
+    "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+
+file(GLOB_RECURSE support_sources CONFIGURE_DEPENDS tests/support/*.c)
+add_library(sluice_test_support STATIC ${support_sources})
+target_include_directories(sluice_test_support PUBLIC ${CMAKE_SOURCE_DIR}/tests)
+target_link_libraries(sluice_test_support PUBLIC sluice_private PRIVATE sluice_test_flags)
+
+# sluice_register(name label seconds command...): a CTest entry.
+function(sluice_register name label seconds)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${seconds} ENVIRONMENT "${sanitizer_environment}")
+endfunction()
+
+# sluice_test_program(source label): an executable named after its path below tests/.
+function(sluice_test_program source ret_name)
+  file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR}/tests ${source})
+  string(REGEX REPLACE "\\.c$" "" name ${name})
+  string(REPLACE "/" "_" name ${name})
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE sluice_test_support sluice_test_flags sluice_allocator)
+  target_compile_definitions(${name} PRIVATE SLUICE_TEST_BIN="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
+      SLUICE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+  set_target_properties(${name} PROPERTIES C_CLANG_TIDY "")
+  if(TARGET sluice_tool)
+    add_dependencies(${name} sluice_tool)
+  endif()
+  set(${ret_name} ${name} PARENT_SCOPE)
+endfunction()
+
+if(SLUICE_CRITERION)
+  foreach(folder unit conformance sim fault integration)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*_test.c)
+    foreach(source IN LISTS sources)
+      sluice_test_program(${source} name)
+      target_link_libraries(${name} PRIVATE PkgConfig::CRITERION)
+      sluice_register(${name} ${folder} 300 ${name})
+    endforeach()
+  endforeach()
+endif()
+
+file(GLOB stress_sources CONFIGURE_DEPENDS tests/stress/*.c)
+foreach(source IN LISTS stress_sources)
+  sluice_test_program(${source} name)
+  sluice_register(${name} stress 300 ${name})
+endforeach()
+
+file(GLOB gpu_sources CONFIGURE_DEPENDS tests/gpu/*_test.c)
+if(SLUICE_CRITERION AND SLUICE_HAVE_CUDA)
+  foreach(source IN LISTS gpu_sources)
+    sluice_test_program(${source} name)
+    target_link_libraries(${name} PRIVATE PkgConfig::CRITERION sluice_cuda_headers CUDA::cudart_static)
+    add_dependencies(${name} sluice_cuda)
+    sluice_register(${name} gpu 600 ${name} -j1)
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
+  endforeach()
+elseif(gpu_sources)
+  message(STATUS "GPU tests: left out (no CUDA module)")
+endif()
+
+if(SLUICE_FUZZ)
+  file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/*.c)
+  foreach(source IN LISTS fuzz_sources)
+    sluice_test_program(${source} name)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    sluice_register(${name} fuzz 300 ${name} -max_total_time=20 -timeout=10)
+  endforeach()
+endif()
+
+include(SluiceBuildTests)
