@@ -86,7 +86,7 @@ static const char *jemalloc_name(void)
 {
     static _Thread_local char name[96];
     const char *version = "";
-    size_t bytes = sizeof version;
+    size_t bytes = sizeof(void *);
     int failed = mallctl("version", &version, &bytes, NULL, 0);
     SL_ASSERT(failed == 0);
     SL_IGNORE(snprintf(name, sizeof name, "jemalloc %s", version));
