@@ -40,6 +40,7 @@ struct gather {
     uint32_t begin; /* first parameter of it */
     uint32_t params;
     _Bool crowded; /* some rank has more than OPS_PER_GROUP operations */
+    _Bool over;    /* its only parameter exceeds window_bytes: nothing more goes in */
 };
 
 static struct load *load_of(struct gather *gather, uint32_t rank)
@@ -136,7 +137,7 @@ static sluice_status gather_params(struct gather *gather)
         }
         _Bool crowded = gather->crowded;
         _Bool full = gather->params == gather->params_max;
-        if (gather->params > 0 && (full || add_param(gather, param))) {
+        if (gather->params > 0 && (full || gather->over || add_param(gather, param))) {
             gather->crowded = crowded;
             sluice_status status = close_batch(gather, param);
             if (status != SLUICE_OK) {
@@ -144,7 +145,7 @@ static sluice_status gather_params(struct gather *gather)
             }
         }
         if (gather->params == 0) {
-            SL_IGNORE(add_param(gather, param));
+            gather->over = add_param(gather, param);
         }
     }
     return close_batch(gather, count);
