@@ -26,13 +26,14 @@ static void add(struct sl_plan *plan, struct sluice_task task)
     plan->tasks = plan->own_tasks;
 }
 
-void taskplan_add(struct sl_plan *plan, uint64_t id, uint32_t param, uint32_t source, uint32_t destination, uint64_t bytes)
+void taskplan_add(struct sl_plan *plan, uint64_t id, uint32_t param, uint32_t source, uint32_t destination,
+                  uint64_t bytes)
 {
     taskplan_add_rows(plan, id, param, source, destination, bytes, 1, 0, 0);
 }
 
 void taskplan_add_rows(struct sl_plan *plan, uint64_t id, uint32_t param, uint32_t source, uint32_t destination,
-                    uint64_t row_bytes, uint64_t rows, _Bool strided_source, _Bool strided_destination)
+                       uint64_t row_bytes, uint64_t rows, _Bool strided_source, _Bool strided_destination)
 {
     struct sluice_region from = {0, row_bytes, rows, row_bytes + (strided_source ? 8 : 0)};
     struct sluice_region to = {0, row_bytes, rows, row_bytes + (strided_destination ? 24 : 0)};
@@ -83,7 +84,7 @@ void taskplan_random(struct sl_plan *plan, struct sl_random *random)
         uint32_t param = taskplan_below(random, params);
         uint64_t rows = taskplan_below(random, 3) == 0 ? 1 + taskplan_below(random, 9) : 1;
         taskplan_add_rows(plan, id, param, source, destination, random_bytes(random) / rows, rows,
-                       taskplan_below(random, 2) == 0, taskplan_below(random, 2) == 0);
+                          taskplan_below(random, 2) == 0, taskplan_below(random, 2) == 0);
         id += taskplan_below(random, 10) == 0 ? taskplan_below(random, 50) : taskplan_below(random, 2);
     }
 }

@@ -1,5 +1,6 @@
 /* What must hold for every plan, rule and rank: seeded random plans, each end from its own half alone. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 #include "scheduler/dag.h"
 #include "support/check_schedule.h"
@@ -237,5 +238,49 @@ Test(schedule_property, every_allocation_may_fail_and_nothing_leaks)
         cr_assert_eq(memory.live, live, "allocation %lu leaves %ld blocks", n, memory.live - live);
     }
     cr_assert_eq(memory.failed, 0, "the loop ends with a clean pass");
+    taskplan_drop(&plan);
+}
+
+/* Adds up what is ever asked for: more than what is held at once. */
+static void *summing_alloc(void *context, size_t bytes, size_t alignment)
+{
+    *(size_t *)context += bytes;
+    return aligned_alloc(alignment < 16 ? 16 : alignment, (bytes + 15) / 16 * 16 + (bytes == 0 ? 16 : 0));
+}
+
+static void summing_free(void *context, void *block)
+{
+    (void)context;
+    free(block);
+}
+
+Test(schedule_property, a_rank_with_470000_tasks_needs_less_than_200_mib)
+{
+    static const struct sl_mem_ops ops = {"summing", summing_alloc, summing_free};
+    static size_t asked;
+    sl_mem_install(&ops, &asked);
+    struct sl_random random = {14};
+    struct sl_plan plan;
+    taskplan_open(&plan, 256, 30000);
+    for (uint32_t id = 0; id < 470000; id++) {
+        uint64_t bytes = id % 10 == 0 ? 1 + sl_random_below(&random, 65536) : 131072;
+        taskplan_add(&plan, id, taskplan_below(&random, 30000), 0, 1 + taskplan_below(&random, 255), bytes);
+    }
+    asked = 0;
+    struct check_end end = {.plan = &plan};
+    uint32_t windows = 0;
+    cr_assert_eq(sl_half_build(&plan, 0, sl_mem_default(), &end.half), SLUICE_OK);
+    for (uint32_t i = 0; i < end.half.stream_count; i++) {
+        cr_assert_neq(sl_stream_digest(&plan, &end.half, &end.half.streams[i]), 0);
+    }
+    cr_assert_eq(sl_propose_windows(&end.half, 256000000, 1, NULL, 0, &windows), SLUICE_OK);
+    struct sl_rule rule = {.windows = windows, .blocks = 1, .slots = 3};
+    cr_assert_eq(sl_schedule_build(&plan, &end.half, &rule, NULL, NULL, sl_mem_default(), &end.schedule), SLUICE_OK);
+    cr_assert(asked < (size_t)200 << 20, "%zu bytes", asked);
+    cr_assert(end.schedule.piece_count > 470000);
+    const char *wrong = check_whole(&end);
+    cr_assert_null(wrong, "%s", wrong);
+    sl_schedule_drop(&end.schedule);
+    sl_half_drop(&end.half);
     taskplan_drop(&plan);
 }
