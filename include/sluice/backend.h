@@ -6,6 +6,10 @@
  * - A queue runs its operations in order. The backend may hold operations back (a communicator that
  *   is still launching) as long as that order and the WAIT rule hold.
  * - Gates are not here: the engine submits nothing whose gates are closed.
+ * - An operation without `notify` that fails is reported by the next operation of its queue that has it.
+ * - Where staged messages really lie between a GROUP and the UNPACK set behind it on the same queue is the backend's
+ *   business: that one set, and nothing else, may read them, through the addresses of the messages. A pack set may
+ *   have to wait until the peer has unpacked what the same queue sent before.
  */
 #ifndef SLUICE_BACKEND_H
 #define SLUICE_BACKEND_H
@@ -128,12 +132,13 @@ enum sluice_op_kind {
 
 struct sluice_op {
     uint32_t kind;   /* enum sluice_op_kind */
-    uint32_t marker; /* WAIT, RECORD: 0..markers_max-1. A WAIT refers to the last RECORD submitted before it */
+    uint32_t marker; /* WAIT, RECORD: 0..markers_max-1. A WAIT refers to the last RECORD submitted before it;
+                        without one it is refused (INVALID) */
     uint64_t cookie; /* comes back in the completion */
     uint32_t notify; /* 1: a completion is wanted. WAIT and RECORD never have one */
     uint32_t message_count;
     struct sluice_set *set;                /* COPY */
-    struct sluice_group *group;            /* GROUP */
+    struct sluice_group *group;            /* GROUP; its opening must have completed (STATE) */
     const struct sluice_message *messages; /* GROUP: must live until completion */
 };
 
@@ -185,7 +190,10 @@ struct sluice_backend_ops {
                           uint32_t *ret_count);
     /* OK: `wake` will be called at the next completion. BUSY: completions or launches are pending, poll again. */
     sluice_status (*arm)(struct sluice_device *device);
-    /* Every accepted group operation of the communicator ends, with ABORTED if not done. Any thread. Idempotent. */
+    /*
+     * Every accepted group operation of the communicator ends, with ABORTED if not done; so does its opening. After an
+     * abort, or after a group operation that failed, later ones end with ABORTED. Any thread. Idempotent.
+     */
     sluice_status (*abort)(struct sluice_group *group);
 };
 

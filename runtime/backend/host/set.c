@@ -1,0 +1,125 @@
+/*
+ * set.c: copy sets and the one loop that moves bytes.
+ *
+ * - Pieces are copied by memcpy row by row, so any address and any pitch will do; a contiguous piece is one call.
+ * - A set holds no addresses of a peer: an unpack set is told at run time where its messages landed.
+ */
+#include <string.h>
+
+#include "runtime/backend/host/host.h"
+
+struct sluice_set {
+    struct sl_mem *mem;
+    enum sluice_copy_kind kind;
+    size_t count;
+    struct sluice_copy pieces[];
+};
+
+/* A place in a strided region. */
+struct cursor {
+    uint64_t address;
+    uint64_t left; /* in this row */
+    uint64_t row_bytes;
+    uint64_t step; /* from the end of a row to the beginning of the next; wraps for pitch < row_bytes */
+};
+
+static struct cursor cursor_at(const struct sluice_strided *place, uint64_t delta)
+{
+    /* Most pieces begin in their first row: two divisions a piece would cost as much as 1 KiB of copying. */
+    uint64_t row = place->begin < place->row_bytes ? 0 : place->begin / place->row_bytes;
+    uint64_t column = place->begin - row * place->row_bytes;
+    return (struct cursor){.address = place->address + delta + row * place->pitch + column,
+                           .left = place->row_bytes - column,
+                           .row_bytes = place->row_bytes,
+                           .step = place->pitch - place->row_bytes};
+}
+
+static void advance(struct cursor *cursor, uint64_t bytes)
+{
+    cursor->address += bytes;
+    cursor->left -= bytes;
+    if (cursor->left == 0) {
+        cursor->address += cursor->step;
+        cursor->left = cursor->row_bytes;
+    }
+}
+
+static void copy_piece(const struct sluice_copy *piece, uint64_t delta)
+{
+    struct cursor from = cursor_at(&piece->from, delta);
+    struct cursor to = cursor_at(&piece->to, 0);
+    uint64_t left = piece->bytes;
+    while (left > 0) {
+        uint64_t run = left;
+        run = run < from.left ? run : from.left;
+        run = run < to.left ? run : to.left;
+        memcpy((void *)(uintptr_t)to.address, (const void *)(uintptr_t)from.address, run);
+        left -= run;
+        advance(&from, run);
+        advance(&to, run);
+    }
+}
+
+static bool piece_fits(const struct sluice_copy *piece)
+{
+    return piece->bytes > 0 && piece->from.row_bytes > 0 && piece->to.row_bytes > 0 && piece->from.address != 0 &&
+           piece->to.address != 0;
+}
+
+sluice_status sl_host_set_open(struct sluice_device *device, enum sluice_copy_kind kind,
+                               const struct sluice_copy *pieces, size_t count, struct sluice_set **ret)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!piece_fits(&pieces[i]))
+            return sl_fail(SLUICE_INVALID, SL_HOST_WHERE,
+                           "piece %zu of a copy set (parameter %u) has no bytes, no row length or no address", i,
+                           pieces[i].param);
+    if (count > (SIZE_MAX - sizeof(struct sluice_set)) / sizeof(*pieces))
+        return sl_fail(SLUICE_LIMIT, SL_HOST_WHERE, "a copy set of %zu pieces", count);
+    struct sluice_set *set = sl_new(device->mem, sizeof(*set) + count * sizeof(*pieces), "copy set");
+    if (set == NULL)
+        return SLUICE_NOMEM;
+    set->mem = device->mem;
+    set->kind = kind;
+    set->count = count;
+    if (count > 0)
+        memcpy(set->pieces, pieces, count * sizeof(*pieces));
+    *ret = set;
+    return SLUICE_OK;
+}
+
+void sl_host_set_close(struct sluice_set *set)
+{
+    if (set != NULL)
+        sl_free(set->mem, set);
+}
+
+enum sluice_copy_kind sl_host_set_kind(const struct sluice_set *set)
+{
+    return set->kind;
+}
+
+static sluice_status unpack(const struct sluice_set *set, const struct sluice_queue *queue)
+{
+    if (queue->landing_status != SLUICE_OK)
+        return sl_fail(SLUICE_ABORTED, SL_HOST_WHERE, "an unpack set behind a group that failed was not run");
+    for (size_t i = 0; i < set->count; i++) {
+        const struct sluice_copy *piece = &set->pieces[i];
+        if (piece->message >= queue->landing_count)
+            return sl_fail(SLUICE_INVALID, SL_HOST_WHERE,
+                           "piece %zu of an unpack set (parameter %u) names message %u, but %u messages wait on "
+                           "its queue",
+                           i, piece->param, piece->message, queue->landing_count);
+        copy_piece(piece, queue->landings[piece->message].delta);
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sl_host_set_run(const struct sluice_set *set, const struct sluice_queue *queue)
+{
+    if (set->kind == SLUICE_COPY_UNPACK)
+        return unpack(set, queue);
+    for (size_t i = 0; i < set->count; i++)
+        copy_piece(&set->pieces[i], 0);
+    return SLUICE_OK;
+}
