@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <sodium.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -84,10 +83,18 @@ static sluice_status dial_link(struct opening *opening, struct sl_host_link *lin
     return SLUICE_OK;
 }
 
+/* Takes the same time for every difference, so that answers tell nothing about the secret. */
+static bool same_secret(const uint8_t *a, const uint8_t *b)
+{
+    uint8_t difference = 0;
+    for (size_t i = 0; i < sizeof(((struct hello *)0)->secret); i++)
+        difference |= (uint8_t)(a[i] ^ b[i]);
+    return difference == 0;
+}
+
 static bool hello_is_ours(const struct opening *opening, const struct hello *hello)
 {
-    return hello->magic == HELLO_MAGIC &&
-           sodium_memcmp(hello->secret, opening->self.secret, sizeof(hello->secret)) == 0;
+    return hello->magic == HELLO_MAGIC && same_secret(hello->secret, opening->self.secret);
 }
 
 static void close_all(const int *fds, uint32_t count)
