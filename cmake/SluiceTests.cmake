@@ -1,5 +1,6 @@
 # Every tests/<folder>/..._test.c is a Criterion program and a CTest entry labelled with its folder.
-# tests/stress/*.c and tests/fuzz/*.c are programs of their own.
+# tests/stress/*.c and tests/fuzz/*.c are programs of their own. SLUICE_TEST_BIN is the folder of the tool,
+# SLUICE_TEST_DATA that of small inputs, SLUICE_TEST_CHECKPOINT what tools/real-checkpoint brings.
 set(sanitizer_environment "ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1"
     "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
 
@@ -22,7 +23,8 @@ function(sluice_test_program source ret_name)
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE sluice_test_support sluice_test_flags sluice_allocator)
   target_compile_definitions(${name} PRIVATE SLUICE_TEST_BIN="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
-      SLUICE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+      SLUICE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
+      SLUICE_TEST_CHECKPOINT="${CMAKE_SOURCE_DIR}/build/checkpoints/all-minilm-l6-v2/model.safetensors")
   set_target_properties(${name} PROPERTIES C_CLANG_TIDY "")
   if(TARGET sluice_tool)
     add_dependencies(${name} sluice_tool)
@@ -65,7 +67,8 @@ if(SLUICE_FUZZ)
   foreach(source IN LISTS fuzz_sources)
     sluice_test_program(${source} name)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    sluice_register(${name} fuzz 300 ${name} -max_total_time=20 -timeout=10)
+    sluice_register(${name} fuzz 300 ${name} -max_total_time=20 -timeout=10
+        -artifact_prefix=${CMAKE_BINARY_DIR}/${name}-)
   endforeach()
 endif()
 

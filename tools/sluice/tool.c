@@ -14,7 +14,7 @@
 
 /* --- errors --- */
 
-static void say_line(const char *format, va_list arguments)
+static void SLUICE_PRINTF(1, 0) say_line(const char *format, va_list arguments)
 {
     char line[2 * SLUICE_ERROR_TEXT_MAX];
     vsnprintf(line, sizeof(line), format, arguments);
