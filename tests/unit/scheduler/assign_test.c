@@ -64,13 +64,13 @@ Test(assign, ordered_gathers_parameters_until_some_rank_would_exceed_the_window)
     taskplan_open(&plan, 4, 5);
     taskplan_add(&plan, 0, 0, 0, 2, 60);
     taskplan_add(&plan, 1, 0, 1, 3, 10);
-    taskplan_add(&plan, 2, 1, 0, 2, 30);  /* 64 + 32 on ranks 0 and 2 */
-    taskplan_add(&plan, 3, 2, 1, 2, 10);  /* rank 2 would receive 112 */
-    taskplan_add(&plan, 4, 3, 1, 3, 500); /* more than a window alone */
-    taskplan_add(&plan, 5, 4, 0, 2, 10);
-    taskplan_add(&plan, 6, 4, 3, 3, 4000); /* local: no load */
+    taskplan_add(&plan, 2, 0, 3, 3, 4000); /* local: no load */
+    taskplan_add(&plan, 3, 1, 0, 2, 30);   /* 64 + 32 on ranks 0 and 2 */
+    taskplan_add(&plan, 4, 2, 1, 2, 10);   /* rank 2 would receive 112 */
+    taskplan_add(&plan, 5, 3, 1, 3, 500);  /* more than a window alone */
+    taskplan_add(&plan, 6, 4, 0, 2, 10);
     assign(SLUICE_POLICY_ORDERED, 100);
-    expect((uint32_t[]){0, 0, 0, 1, 2, 3, 3}, 4);
+    expect((uint32_t[]){0, 0, 0, 0, 1, 2, 3}, 4);
     taskplan_drop(&plan);
 }
 

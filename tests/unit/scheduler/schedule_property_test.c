@@ -225,9 +225,11 @@ Test(schedule_property, every_allocation_may_fail_and_nothing_leaks)
     test_memory_install(&memory);
     struct sl_random random = {13};
     struct sl_plan plan;
-    do {
+    taskplan_random(&plan, &random);
+    while (plan.world < 4 || plan.task_count < 100) {
+        taskplan_drop(&plan);
         taskplan_random(&plan, &random);
-    } while (plan.world < 4 || plan.task_count < 100);
+    }
     int64_t live = memory.live;
     sluice_status status = SLUICE_NOMEM;
     for (uint64_t n = 1; status != SLUICE_OK; n++) {
