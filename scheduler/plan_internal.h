@@ -20,6 +20,10 @@ sluice_status sl_plan_sort_tasks(struct sl_plan *plan);
 sluice_status sl_plan_sort_halves(struct sl_plan *plan);
 /* Sorts buffers; PLAN on two sizes for one buffer or an unknown parameter. */
 sluice_status sl_plan_sort_buffers(struct sl_plan *plan);
+/* Order of buffers: rank, role, parameter. */
+int sl_buffer_compare(const void *left, const void *right);
+/* STATE when a plan is partial or was not validated. */
+sluice_status sl_plan_check_writable(const struct sl_plan *plan);
 /* tasks[i] = old tasks[order[i]]. */
 sluice_status sl_plan_permute_tasks(struct sl_plan *plan, const uint32_t *order);
 /* PLAN naming two tasks whose destinations overlap, and the range. Regions were checked before. */

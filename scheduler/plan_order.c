@@ -158,7 +158,7 @@ sluice_status sl_plan_sort_halves(struct sl_plan *plan)
 
 /* --- buffers --- */
 
-static int by_owner(const void *left, const void *right)
+int sl_buffer_compare(const void *left, const void *right)
 {
     const struct sl_buffer *a = left, *b = right;
     if (a->rank != b->rank)
@@ -170,16 +170,16 @@ sluice_status sl_plan_sort_buffers(struct sl_plan *plan)
 {
     _Bool sorted = 1;
     for (size_t i = 1; i < plan->buffer_count && sorted; i++)
-        sorted = by_owner(&plan->buffers[i - 1], &plan->buffers[i]) < 0;
+        sorted = sl_buffer_compare(&plan->buffers[i - 1], &plan->buffers[i]) < 0;
     if (!sorted && !plan->borrowed)
-        qsort(plan->buffers, plan->buffer_count, sizeof(*plan->buffers), by_owner);
+        qsort(plan->buffers, plan->buffer_count, sizeof(*plan->buffers), sl_buffer_compare);
     for (size_t i = 0; i < plan->buffer_count; i++) {
         const struct sl_buffer *buffer = &plan->buffers[i];
         if (buffer->param >= plan->param_count)
             return sl_fail(SLUICE_PLAN, "plan",
                            "a buffer on rank %u is of parameter %u, but the plan has %zu parameters", buffer->rank,
                            buffer->param, plan->param_count);
-        if (i > 0 && by_owner(buffer - 1, buffer) == 0)
+        if (i > 0 && sl_buffer_compare(buffer - 1, buffer) == 0)
             return sl_fail(SLUICE_PLAN, "plan",
                            "the %s buffer of %s on rank %u is given twice (%" PRIu64 " and %" PRIu64 " bytes)",
                            buffer->role == SLUICE_ROLE_SOURCE ? "source" : "destination",
@@ -194,12 +194,12 @@ uint64_t sl_buffer_bytes(const struct sl_plan *plan, uint32_t rank, enum sluice_
     size_t low = 0, high = plan->buffer_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (by_owner(&plan->buffers[middle], &wanted) < 0)
+        if (sl_buffer_compare(&plan->buffers[middle], &wanted) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == plan->buffer_count || by_owner(&plan->buffers[low], &wanted) != 0)
+    if (low == plan->buffer_count || sl_buffer_compare(&plan->buffers[low], &wanted) != 0)
         return UINT64_MAX;
     return plan->buffers[low].bytes;
 }

@@ -8,6 +8,7 @@
 #include "tool.h"
 
 static const struct tool_command commands[] = {
+    {"show", cmd_show, "show a plan: tasks, bytes, peers, sizes"},
     {NULL, NULL, NULL},
 };
 

@@ -11,6 +11,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/parse.h"
+#include "runtime/core/plan_io.h"
 
 /* --- errors --- */
 
@@ -83,6 +84,14 @@ int tool_fail_input(const char *path)
     else
         tool_say("%s: %s", path, error->text);
     return error->status == SLUICE_IO ? TOOL_USAGE : tool_exit_of(error->status);
+}
+
+_Bool tool_open_plan(const char *path, struct sl_plan *ret_plan, struct sl_map *ret_map, int *ret_status)
+{
+    if (sl_plan_open(path, ret_plan, ret_map) == SLUICE_OK)
+        return 1;
+    *ret_status = tool_fail_input(path);
+    return 0;
 }
 
 int tool_finish(int status)

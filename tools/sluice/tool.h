@@ -88,6 +88,8 @@ int tool_fail(void);
 /* The same for an input file: its name comes first where the text lacks it, and IO is bad input too. */
 int tool_fail_input(const char *path);
 int tool_exit_of(sluice_status status);
+/* Reads and validates a plan; false after an error line, with the exit status in `ret_status`. */
+_Bool tool_open_plan(const char *path, struct sl_plan *ret_plan, struct sl_map *ret_map, int *ret_status);
 /* Flushes stdout; a full disk or closed pipe is an error line and TOOL_FAILED, else returns `status`. */
 int tool_finish(int status);
 
