@@ -171,7 +171,7 @@ static sluice_status read_task(struct sl_cursor *cursor, const json_t *object, s
 
 /* --- the whole --- */
 
-static sluice_status read_elements(struct sl_cursor *cursor, const json_t *root, const char *key, element_fn read,
+static sluice_status read_elements(struct sl_cursor *cursor, const json_t *root, const char *key, element_fn take,
                                    struct sl_plan *plan)
 {
     const json_t *array;
@@ -179,7 +179,7 @@ static sluice_status read_elements(struct sl_cursor *cursor, const json_t *root,
     size_t count = status == SLUICE_OK ? json_array_size(array) : 0;
     for (size_t i = 0; i < count && status == SLUICE_OK; i++) {
         sl_cursor_down(cursor, key, i);
-        status = read(cursor, json_array_get(array, i), plan);
+        status = take(cursor, json_array_get(array, i), plan);
         sl_cursor_up(cursor);
     }
     return status;
