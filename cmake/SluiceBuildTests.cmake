@@ -44,6 +44,8 @@ sluice_build_test(install ${CMAKE_SOURCE_DIR}/tests/build/install.sh ${CMAKE_BIN
     ${CMAKE_C_COMPILER} ${CMAKE_SOURCE_DIR}/tests/build/consumer)
 sluice_build_test(missing_package ${CMAKE_SOURCE_DIR}/tests/build/missing_package.sh ${CMAKE_SOURCE_DIR}
     ${CMAKE_COMMAND} ${CMAKE_C_COMPILER})
+sluice_build_test(packages ${CMAKE_SOURCE_DIR}/tests/build/packages.sh ${CMAKE_SOURCE_DIR})
 if(Python3_FOUND)
+  sluice_build_test(lint ${CMAKE_SOURCE_DIR}/tests/build/lint.sh ${CMAKE_SOURCE_DIR})
   sluice_build_test(load_python ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/build/load.py $<TARGET_FILE:sluice>)
 endif()
