@@ -9,6 +9,8 @@
 
 static const struct tool_command commands[] = {
     {"show", cmd_show, "show a plan: tasks, bytes, peers, sizes"},
+    {"check", cmd_check, "say whether the groups of a plan would hang"},
+    {"sim", cmd_sim, "simulate a plan in virtual time"},
     {NULL, NULL, NULL},
 };
 

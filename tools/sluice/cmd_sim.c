@@ -1,0 +1,312 @@
+/*
+ * sluice sim: how long would a plan take, by a model of links and groups, in virtual time.
+ *
+ * Invariant: the numbers come from the same schedule that a run would use; nothing is executed.
+ */
+#include <string.h>
+
+#include "groups.h"
+#include "runtime/base/json.h"
+#include "runtime/base/parse.h"
+#include "scheduler/cost.h"
+#include "timeline.h"
+
+enum {
+    OPT_POLICY = TOOL_LONG + 1,
+    OPT_LINK,
+    OPT_OVERHEAD,
+    OPT_PACK_RATE,
+    OPT_SLOTS,
+    OPT_WINDOW_BYTES,
+    OPT_DIRECT_MIN,
+    OPT_COMPARE,
+    OPT_TIMELINE,
+    OPT_JSON
+};
+
+static const struct tool_option options[] = {
+    {"policy", "P", "balanced (default), ordered, lockstep, windows or single", OPT_POLICY},
+    {"compare", NULL, "a table of all policies for one plan or several", OPT_COMPARE},
+    {"link", "GB/S", "link of a rank each way, 10^9 bytes per second (default 50)", OPT_LINK},
+    {"group-overhead", "SECONDS", "of every group (default 0.0002)", OPT_OVERHEAD},
+    {"pack-rate", "GB/S", "packing, unpacking and local copies (default 1500)", OPT_PACK_RATE},
+    {"slots", "S", "staging slots in rotation, 2 to 8 (default 3)", OPT_SLOTS},
+    {"window-bytes", "SIZE", "most bytes a rank moves each way per window (default 256M)", OPT_WINDOW_BYTES},
+    {"direct-min", "SIZE", "pieces at least this large are messages of their own", OPT_DIRECT_MIN},
+    {"timeline", "FILE", "write a picture of ranks by time, as one HTML page", OPT_TIMELINE},
+    TOOL_GROUP_OPTIONS,
+    {"json", NULL, "machine-readable output", OPT_JSON},
+    {NULL, NULL, NULL, 0},
+};
+
+static const struct tool_syntax syntax = {
+    .command = "sim",
+    .synopsis = "PLAN... [OPTIONS]",
+    .about = "Simulates a plan on all its ranks in virtual time: makespan against the plan's lower bound (the busiest\n"
+             "rank's bytes at link rate), time per stage, peak staging, and when parameters become complete.",
+    .options = options,
+};
+
+struct sim_options {
+    struct sl_cuts_options cuts;
+    struct sl_nccl_config nccl;
+    struct sl_cost_options cost;
+    const char *timeline;
+    _Bool compare, json;
+};
+
+static _Bool take_rate(struct tool_args *args, double *ret)
+{
+    double gigabytes;
+    if (!tool_double(args, 1e-6, 1e6, &gigabytes))
+        return 0;
+    *ret = gigabytes * 1e9;
+    return 1;
+}
+
+static _Bool take_option(struct tool_args *args, int option, struct sim_options *ret)
+{
+    int choice;
+    switch (option) {
+    case OPT_POLICY:
+        choice = tool_choice(args, tool_policies);
+        ret->cuts.policy = choice < 0 ? SLUICE_POLICY_BALANCED : (enum sluice_policy)choice;
+        return choice >= 0;
+    case OPT_LINK:
+        return take_rate(args, &ret->cost.link);
+    case OPT_PACK_RATE:
+        return take_rate(args, &ret->cost.pack_rate);
+    case OPT_OVERHEAD:
+        return tool_double(args, 0, 1000, &ret->cost.group_overhead);
+    case OPT_SLOTS:
+        return tool_u32(args, 2, 8, &ret->cuts.slots);
+    case OPT_WINDOW_BYTES:
+        return tool_size(args, &ret->cuts.window_bytes);
+    case OPT_DIRECT_MIN:
+        return tool_size(args, &ret->cuts.direct_min);
+    case OPT_COMPARE:
+        ret->compare = 1;
+        return 1;
+    case OPT_TIMELINE:
+        ret->timeline = args->value;
+        return 1;
+    case OPT_JSON:
+        ret->json = 1;
+        return 1;
+    default:
+        return tool_group_option(args, option, &ret->nccl);
+    }
+}
+
+/* --- one simulation --- */
+
+static void span_to_bar(void *context, const struct sl_cost_span *span)
+{
+    static const enum timeline_kind kinds[] = {TIMELINE_PACK, TIMELINE_WAIT, TIMELINE_GROUP, TIMELINE_UNPACK,
+                                               TIMELINE_LOCAL};
+    timeline_bar(context, span->rank, span->window, kinds[span->node], span->begin, span->end);
+}
+
+static sluice_status simulate(const struct sl_plan *plan, const struct sim_options *opt, enum sluice_policy policy,
+                              const char *timeline_path, struct sl_cost *ret)
+{
+    struct sl_cuts_options cuts_options = opt->cuts;
+    cuts_options.policy = policy;
+    cuts_options.nccl = &opt->nccl;
+    struct sl_cuts cuts;
+    sluice_status status = sl_cuts_decide(plan, &cuts_options, sl_mem_default(), &cuts);
+    if (status != SLUICE_OK)
+        return status;
+    struct timeline timeline;
+    if (timeline_path != NULL) {
+        char title[128];
+        (void)snprintf(title, sizeof title, "%u ranks, policy %s, %u windows", plan->world, tool_policies[policy],
+                       cuts.rule.windows);
+        status = timeline_open(timeline_path, title, &timeline);
+    }
+    if (status == SLUICE_OK && timeline_path != NULL) {
+        status = sl_cost_run(&cuts, &opt->cost, span_to_bar, &timeline, ret);
+        if (status == SLUICE_OK)
+            status = timeline_close(&timeline);
+        else
+            timeline_drop(&timeline);
+    } else if (status == SLUICE_OK) {
+        status = sl_cost_run(&cuts, &opt->cost, NULL, NULL, ret);
+    }
+    sl_cuts_drop(&cuts);
+    return status;
+}
+
+static double ratio_of(const struct sl_cost *cost)
+{
+    return cost->bound > 0 ? cost->makespan / cost->bound : 1;
+}
+
+static void put_cost(struct sl_json_writer *w, enum sluice_policy policy, const struct sl_cost *cost)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        {"makespan_seconds", cost->makespan},
+        {"bound_seconds", cost->bound},
+        {"ratio", ratio_of(cost)},
+        {"pack_seconds", cost->pack_seconds},
+        {"wait_seconds", cost->wait_seconds},
+        {"group_seconds", cost->group_seconds},
+        {"unpack_seconds", cost->unpack_seconds},
+        {"local_seconds", cost->local_seconds},
+    };
+    const struct {
+        const char *key;
+        uint64_t value;
+    } counts[] = {
+        {"windows", cost->windows},
+        {"blocks", cost->blocks},
+        {"groups_max", cost->groups_max},
+        {"messages_max", cost->items_max},
+        {"bytes", cost->bytes},
+        {"plan_bound_bytes", cost->bound_bytes},
+        {"peak_staging_bytes", cost->staging_max},
+    };
+    sl_json_object(w);
+    sl_json_key(w, "policy");
+    sl_json_put_text(w, tool_policies[policy]);
+    for (size_t i = 0; i < SL_COUNT(numbers); i++) {
+        sl_json_key(w, numbers[i].key);
+        sl_json_put_double(w, numbers[i].value);
+    }
+    for (size_t i = 0; i < SL_COUNT(counts); i++) {
+        sl_json_key(w, counts[i].key);
+        sl_json_put_u64(w, counts[i].value);
+    }
+    sl_json_key(w, "params_complete_seconds"); /* when 10 %, 20 % ... 100 % were whole */
+    sl_json_list(w);
+    for (int i = 0; i < SL_COST_MARKS; i++)
+        sl_json_put_double(w, cost->param_marks[i]);
+    sl_json_list_end(w);
+    sl_json_object_end(w);
+}
+
+static void print_cost(enum sluice_policy policy, const struct sl_cost *cost)
+{
+    char bytes[32], staging[32];
+    printf("policy %s: %u windows, %u blocks, at most %u messages of a rank in a group\n", tool_policies[policy],
+           cost->windows, cost->blocks, cost->items_max);
+    printf("bytes           %s\n", sl_format_bytes(cost->bytes, bytes, sizeof bytes));
+    printf("makespan        %.4f s\n", cost->makespan);
+    printf("plan bound      %.4f s\n", cost->bound);
+    printf("ratio           %.3f\n", ratio_of(cost));
+    printf("peak staging    %s\n", sl_format_bytes(cost->staging_max, staging, sizeof staging));
+    printf("stages (summed) pack %.4f s, wait %.4f s, group %.4f s, unpack %.4f s, local %.4f s\n", cost->pack_seconds,
+           cost->wait_seconds, cost->group_seconds, cost->unpack_seconds, cost->local_seconds);
+    printf("parameters      ");
+    for (int i = 0; i < SL_COST_MARKS; i++)
+        printf("%d%% %.3f s%s", (i + 1) * 100 / SL_COST_MARKS, cost->param_marks[i],
+               i + 1 < SL_COST_MARKS ? ", " : "\n");
+}
+
+static int simulate_one(const struct sl_plan *plan, const struct sim_options *opt)
+{
+    struct sl_cost cost;
+    if (simulate(plan, opt, opt->cuts.policy, opt->timeline, &cost) != SLUICE_OK)
+        return tool_fail();
+    if (!opt->json) {
+        print_cost(opt->cuts.policy, &cost);
+        return tool_finish(TOOL_OK);
+    }
+    struct sl_json_writer w;
+    sl_json_begin(&w, stdout, 0);
+    put_cost(&w, opt->cuts.policy, &cost);
+    SL_IGNORE(sl_json_end(&w)); /* tool_finish reports a failed stdout */
+    return tool_finish(TOOL_OK);
+}
+
+/* --- the table of policies by plans --- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static int compare_one(const struct tool_input *input, const struct sim_options *opt, struct sl_json_writer *w)
+{
+    struct sl_cost costs[SLUICE_POLICY_SINGLE + 1];
+    for (uint32_t p = 0; p <= SLUICE_POLICY_SINGLE; p++)
+        if (simulate(&input->plan, opt, (enum sluice_policy)p, NULL, &costs[p]) != SLUICE_OK)
+            return tool_fail();
+    if (opt->json) {
+        sl_json_object(w);
+        sl_json_key(w, "plan");
+        sl_json_put_text(w, input->path);
+        sl_json_key(w, "policies");
+        sl_json_list(w);
+        for (uint32_t p = 0; p <= SLUICE_POLICY_SINGLE; p++)
+            put_cost(w, (enum sluice_policy)p, &costs[p]);
+        sl_json_list_end(w);
+        sl_json_object_end(w);
+        return TOOL_OK;
+    }
+    printf("| %s | %u | %.3f |", base_name(input->path), input->plan.world, costs[0].bound);
+    for (uint32_t p = 0; p <= SLUICE_POLICY_SINGLE; p++)
+        printf(" %.3f (%.3f) |", costs[p].makespan, ratio_of(&costs[p]));
+    printf("\n");
+    return TOOL_OK;
+}
+
+static int compare(struct tool_args *args, struct sim_options *opt, char **paths, int count)
+{
+    struct sl_json_writer w;
+    const struct sl_nccl_config asked = opt->nccl;
+    if (opt->json) {
+        sl_json_begin(&w, stdout, 0);
+        sl_json_list(&w);
+    } else {
+        printf("| plan | ranks | bound, s |");
+        for (int p = 0; tool_policies[p] != NULL; p++)
+            printf(" %s, s (ratio) |", tool_policies[p]);
+        printf("\n|---|---|---|---|---|---|---|---|\n");
+    }
+    for (int i = 0; i < count; i++) {
+        struct tool_input input;
+        if (!tool_input_open(args, paths[i], NULL, &input))
+            return args->status;
+        opt->nccl = asked;
+        int status =
+            tool_group_settle(args, input.plan.world, &opt->nccl) ? compare_one(&input, opt, &w) : args->status;
+        tool_input_close(&input);
+        if (status != TOOL_OK)
+            return status;
+    }
+    if (opt->json) {
+        sl_json_list_end(&w);
+        SL_IGNORE(sl_json_end(&w)); /* tool_finish reports a failed stdout */
+    }
+    return tool_finish(TOOL_OK);
+}
+
+int cmd_sim(int argc, char **argv)
+{
+    struct tool_args args;
+    struct sim_options opt = {.cuts = {.window_bytes = 256000000, .slots = 3},
+                              .cost = {.link = 50e9, .pack_rate = 1500e9, .group_overhead = 0.0002}};
+    tool_begin(&args, &syntax, argc, argv);
+    int option;
+    while ((option = tool_next(&args)) >= 0)
+        if (!take_option(&args, option, &opt))
+            return args.status;
+    if (option == TOOL_STOP)
+        return args.status;
+    char **paths;
+    int count = tool_operands(&args, &paths);
+    if (opt.compare && count > 0)
+        return compare(&args, &opt, paths, count);
+    const char *path = tool_one_operand(&args, "PLAN");
+    struct tool_input input;
+    if (path == NULL || !tool_input_open(&args, path, NULL, &input))
+        return args.status;
+    int status = tool_group_settle(&args, input.plan.world, &opt.nccl) ? simulate_one(&input.plan, &opt) : args.status;
+    tool_input_close(&input);
+    return status;
+}
