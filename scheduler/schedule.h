@@ -124,9 +124,10 @@ struct sl_pair_total {
 sluice_status sl_pair_totals(const struct sl_plan *plan, struct sl_mem *mem, struct sl_pair_total **ret_pairs,
                              size_t *ret_count);
 /*
- * Deals pairs by bytes into the fewest blocks that it finds to keep every rank at most `items_max` items a group. An
- * item is one peer in one direction: NCCL may join a send and a receive, so this count is never too low.
- * Deterministic whatever the order of the pairs. INVALID for items_max 0; LIMIT when more than 65535 blocks are needed.
+ * Deals pairs by bytes into blocks that keep every rank at most `items_max` items a group: the fewest that it finds, or
+ * up to three numbers more where that takes less time. An item is one peer in one direction; NCCL may join a send and a
+ * receive, so this count is never too low. Deterministic, whatever the order of the pairs. INVALID for items_max 0;
+ * LIMIT when more than 65535 blocks are needed.
  */
 sluice_status sl_deal_blocks(const struct sl_pair_total *pairs, size_t count, uint32_t world, uint32_t items_max,
                              struct sl_mem *mem, uint16_t *ret_block_of_pair, uint32_t *ret_blocks);

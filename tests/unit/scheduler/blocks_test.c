@@ -1,6 +1,8 @@
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "scheduler/schedule.h"
+#include "support/layouts.h"
 #include "support/taskplan.h"
 
 #define PAIRS_MAX 20000
@@ -109,6 +111,15 @@ Test(blocks, the_deal_does_not_depend_on_the_order_of_the_pairs)
     }
 }
 
+Test(blocks, the_fewest_blocks_are_kept_where_more_gain_nothing)
+{
+    for (uint32_t destination = 1; destination <= 16; destination++) {
+        add(0, destination, 10000000);
+    }
+    deal(17, 6);
+    cr_assert_eq(blocks, 3);
+}
+
 Test(blocks, one_source_with_256_peers_needs_nine_blocks_of_31)
 {
     for (uint32_t destination = 1; destination <= 256; destination++) {
@@ -162,6 +173,27 @@ Test(blocks, every_deal_ends_within_the_limit_and_under_twice_the_fewest_blocks)
         cr_assert(blocks >= fewest && blocks <= 2 * fewest - 1, "round %u: %u blocks, at least %u", round, blocks,
                   fewest);
     }
+}
+
+static void deal_named(const char *model, const char *from, const char *to)
+{
+    struct sl_plan plan;
+    struct sl_pair_total *totals;
+    layouts_named_plan(model, from, to, NULL, &plan);
+    cr_assert_eq(sl_pair_totals(&plan, sl_mem_default(), &totals, &count), SLUICE_OK);
+    cr_assert(count <= PAIRS_MAX);
+    memcpy(pairs, totals, count * sizeof(*totals));
+    deal(plan.world, 31);
+    cr_assert(items_at_most(plan.world) <= 31);
+    cr_assert(spread(plan.world) <= 1.01, "%s: %f in %u blocks", model, spread(plan.world), blocks);
+    sl_free(sl_mem_default(), totals);
+    sl_plan_drop(&plan);
+}
+
+Test(blocks, large_published_plans_lose_less_than_one_per_cent_in_groups_of_31)
+{
+    deal_named("qwen3-235b-a22b", "tp=4,ep=16,pp=8,splits=11+12*6+11,world=128", "tp=8,ep=8,world=128");
+    deal_named("deepseek-v3", "tp=1,ep=16,pp=16,splits=3+4*14+2,world=256", "tp=32,ep=32,world=256");
 }
 
 /* 128 sources in 8 stages, 128 destinations in groups of 8, as a large mixture of experts has it. */
