@@ -179,7 +179,8 @@ static void deal_named(const char *model, const char *from, const char *to)
 {
     struct sl_plan plan;
     struct sl_pair_total *totals;
-    layouts_named_plan(model, from, to, NULL, &plan);
+    struct sl_layout_options options = {.source_choice = SLUICE_SOURCE_FIRST};
+    layouts_named_plan(model, from, to, &options, &plan);
     cr_assert_eq(sl_pair_totals(&plan, sl_mem_default(), &totals, &count), SLUICE_OK);
     cr_assert(count <= PAIRS_MAX);
     memcpy(pairs, totals, count * sizeof(*totals));
