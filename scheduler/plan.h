@@ -51,7 +51,7 @@ struct sl_plan {
     uint32_t self;  /* partial plans: SL_RANK_SELF until sl_plan_set_rank */
 };
 
-/* Limits beside those of sluice/base.h: file offsets and JSON integers end at 2^63-1. */
+/* Limits beside those of sluice/base.h: no region ends beyond 2^63-1. */
 #define SL_OFFSET_MAX ((uint64_t)INT64_MAX)
 #define SL_PARAMS_MAX (1u << 24)
 #define SL_TASKS_MAX  (UINT32_MAX - 1)

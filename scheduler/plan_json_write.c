@@ -86,28 +86,9 @@ static void put_task(struct sl_json_writer *w, const struct sl_plan *plan, const
     end_record(w);
 }
 
-/* JSON integers end at 2^63-1; what the validation does not bound is checked here. */
-static _Bool fits(const struct sluice_region *region)
-{
-    return region->row_bytes <= SL_OFFSET_MAX && region->rows <= SL_OFFSET_MAX && region->pitch <= SL_OFFSET_MAX;
-}
-
-static sluice_status check_integers(const struct sl_plan *plan)
-{
-    for (size_t i = 0; i < plan->task_count; i++) {
-        const struct sluice_task *task = &plan->tasks[i];
-        if (task->id > SL_OFFSET_MAX || !fits(&task->from) || !fits(&task->to))
-            return sl_fail(SLUICE_LIMIT, "plan",
-                           "task %" PRIu64 ": JSON holds integers up to 2^63-1 only; write the binary form", task->id);
-    }
-    return SLUICE_OK;
-}
-
 sluice_status sl_plan_write_json(const struct sl_plan *plan, FILE *file)
 {
     sluice_status status = sl_plan_check_writable(plan);
-    if (status == SLUICE_OK)
-        status = check_integers(plan);
     if (status != SLUICE_OK)
         return status;
     struct sl_json_writer w;

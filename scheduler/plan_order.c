@@ -179,6 +179,9 @@ sluice_status sl_plan_sort_buffers(struct sl_plan *plan)
             return sl_fail(SLUICE_PLAN, "plan",
                            "a buffer on rank %u is of parameter %u, but the plan has %zu parameters", buffer->rank,
                            buffer->param, plan->param_count);
+        if (buffer->rank >= plan->world)
+            return sl_fail(SLUICE_PLAN, "plan", "a buffer of %s is on rank %u, outside the world of %u",
+                           sl_param_label(plan, buffer->param).text, buffer->rank, plan->world);
         if (i > 0 && sl_buffer_compare(buffer - 1, buffer) == 0)
             return sl_fail(SLUICE_PLAN, "plan",
                            "the %s buffer of %s on rank %u is given twice (%" PRIu64 " and %" PRIu64 " bytes)",

@@ -81,8 +81,10 @@ static void read_file(const char *form, const char *path)
     double seconds = (double)(sl_now(sl_clock_system()) - begin) * 1e-9;
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("%-6s  %9zu tasks  opened and validated in %6.3f s, %5ld MiB resident at most\n", form, plan.task_count,
-           seconds, usage.ru_maxrss / 1024);
+    double busy = (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
+                  (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+    printf("%-6s  %9zu tasks  opened and validated in %6.3f s (%6.3f s of processor), %5ld MiB resident at most\n",
+           form, plan.task_count, seconds, busy, usage.ru_maxrss / 1024);
     sl_plan_drop(&plan);
     sl_map_close(&map);
 }
