@@ -142,6 +142,7 @@ sluice_status sl_engine_add_run(struct sl_engine *engine, const struct sl_run_co
 static void on_gate(struct sl_engine *engine, struct run *run, const struct sl_engine_event *event)
 {
     SL_ASSERT(event->index < run->config.gate_count);
+    sl_run_account(run, engine->now);
     if (!event->error) {
         sl_run_gate_opened(run, event->index);
         sl_run_advance(engine, run);

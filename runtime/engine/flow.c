@@ -73,6 +73,12 @@ static void vote(struct run *run, enum run_state state, enum sl_phase phase)
     run->tell_vote = phase;
 }
 
+void sl_run_committed(struct sl_engine *engine, struct run *run)
+{
+    run->committed_ns = engine->now;
+    vote(run, RUN_FINAL_VOTE, SL_PHASE_FINAL);
+}
+
 static void halted(struct sl_engine *engine, struct run *run)
 {
     SL_ASSERT(run->launched <= run->halt_at);
@@ -106,8 +112,7 @@ static _Bool step(struct sl_engine *engine, struct run *run)
             run->want_commit = 1;
             return 1;
         }
-        run->committed_ns = engine->now;
-        vote(run, RUN_FINAL_VOTE, SL_PHASE_FINAL);
+        sl_run_committed(engine, run);
         return 1;
     case RUN_FREE:
     case RUN_STAGED_VOTE:

@@ -208,14 +208,12 @@ void sl_run_done(struct sl_engine *engine, struct run *run, const struct sl_engi
     }
     run->alive_ns = engine->now;
     add_time(run, event);
-    pass_done(run);
-    if (event->error) {
+    if (event->error)
         node_failed(engine, run, event);
-    } else if (event->node == SL_NODE_COMMIT && run->state == RUN_COMMIT) {
-        run->committed_ns = engine->now;
-        run->tell_vote = SL_PHASE_FINAL;
-        sl_run_enter(run, RUN_FINAL_VOTE);
-    }
+    else if (run->state == RUN_COMMIT)
+        sl_run_committed(engine, run);
+    else if (sl_run_live(run))
+        pass_done(run);
     sl_run_advance(engine, run);
     if (engine->over.status == SLUICE_POISONED)
         sl_engine_poison(engine, &engine->over);

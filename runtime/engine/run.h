@@ -167,6 +167,8 @@ void sl_run_release(struct sl_engine *engine, struct run *run);
 void sl_run_enter(struct run *run, enum run_state state);
 /* Moves the run on as far as it goes; after every change. */
 void sl_run_advance(struct sl_engine *engine, struct run *run);
+/* Every byte of the version is in place here. */
+void sl_run_committed(struct sl_engine *engine, struct run *run);
 void sl_run_gate_opened(struct run *run, uint32_t gate);
 /* Ends the run with a terminal event; once. `cause` for all but success. */
 void sl_run_end(struct sl_engine *engine, struct run *run, enum sluice_event_kind end,
