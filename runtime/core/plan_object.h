@@ -26,8 +26,9 @@ struct sl_binding {
 enum sl_plan_state { SL_PLAN_OPEN = 0, SL_PLAN_SEALING = 1, SL_PLAN_SEALED = 2 };
 
 struct sluice_plan {
-    atomic_uint references;
-    struct sl_mem *mem; /* the process default: a plan may outlive a runtime */
+    atomic_uint references; /* of the memory */
+    atomic_uint users;      /* the caller's handle and live transfers; at 0 the sealed part goes */
+    struct sl_mem *mem;     /* the process default: a plan may outlive a runtime */
     struct sl_plan store;
     struct sl_map map; /* data NULL: `store` owns its arrays */
     struct sl_binding *bindings;
@@ -37,13 +38,18 @@ struct sluice_plan {
     atomic_uint state;    /* enum sl_plan_state */
     atomic_uint_fast64_t version;
     atomic_uint_fast32_t windows; /* 0 before the seal */
-    struct sl_sealed *sealed;     /* NULL before the seal and after its runtime has closed */
+    struct sl_sealed *sealed;     /* while being sealed and after; NULL once its runtime has closed */
+    atomic_bool seal_ended;       /* the last seal is over; how: */
+    struct sluice_error seal_error;
 };
 
 /* A plan with one reference and an empty store; NOMEM. The file readers fill `store` and `map`. */
 sluice_status sl_plan_object_new(uint32_t world, struct sluice_plan **ret);
 void sl_plan_keep(struct sluice_plan *plan);
 void sl_plan_release(struct sluice_plan *plan);
+void sl_plan_use(struct sluice_plan *plan);
+/* Drops one user and its reference. NULL is allowed. Any thread. */
+void sl_plan_unuse(struct sluice_plan *plan);
 
 /* The binding, or NULL when it was never bound. */
 const struct sl_binding *sl_plan_binding(const struct sluice_plan *plan, uint32_t param, enum sluice_role role);

@@ -1,0 +1,95 @@
+/*
+ * seal_rounds.c: the rounds of a seal behind those of seal.h: READY and OPENED.
+ *
+ * Invariants: pure; what comes from other ranks is checked before it is used; a failure of any rank
+ * becomes the failure of all.
+ */
+#include <string.h>
+
+#include "runtime/core/runtime_object.h"
+#include "runtime/core/sealed.h"
+
+void sl_ready_fill(const struct sluice_error *failure, const struct sluice_blob *blob, struct sl_ready_part *ret)
+{
+    *ret = (struct sl_ready_part){0};
+    if (failure->status != SLUICE_OK) {
+        ret->status = failure->status;
+        ret->bytes = (uint32_t)strnlen(failure->text, sizeof failure->text - 1);
+        memcpy(ret->data, failure->text, ret->bytes);
+    } else if (blob != NULL) {
+        ret->bytes = blob->bytes;
+        memcpy(ret->data, blob->data, blob->bytes);
+    }
+}
+
+static sluice_status check_part(const struct sl_bytes *bytes, uint32_t rank, struct sl_ready_part *part,
+                                struct sluice_error *error)
+{
+    _Bool whole = bytes->bytes == sizeof *part;
+    if (whole)
+        memcpy(part, bytes->data, sizeof *part);
+    if (!whole || part->status > 0 || strcmp(sluice_status_name((sluice_status)part->status), "SLUICE_UNKNOWN") == 0 ||
+        part->bytes >= sizeof part->data)
+        return sl_error_set(error, SLUICE_PROTOCOL, "seal", "rank %u sent a malformed part", rank);
+    if (part->status == SLUICE_OK)
+        return part->bytes <= SLUICE_BLOB_MAX
+                   ? SLUICE_OK
+                   : sl_error_set(error, SLUICE_PROTOCOL, "seal", "rank %u sent a malformed address", rank);
+    return sl_error_set(error, (sluice_status)part->status, "seal", "rank %u: %.*s", rank, (int)part->bytes,
+                        (const char *)part->data);
+}
+
+sluice_status sl_ready_reduce(const struct sl_bytes *parts, uint32_t world, struct sl_mem *mem, uint8_t **ret_data,
+                              size_t *ret_bytes, struct sluice_error *error)
+{
+    struct sl_ready_part *all = sl_new_array(mem, world, sizeof *all, "parts of a seal");
+    if (all == NULL)
+        return sl_error_set(error, SLUICE_NOMEM, "seal", "rank 0 is out of memory for the seal");
+    sluice_status status = SLUICE_OK;
+    for (uint32_t rank = 0; rank < world && status == SLUICE_OK; rank++)
+        status = check_part(&parts[rank], rank, &all[rank], error);
+    if (status != SLUICE_OK) {
+        sl_free(mem, all);
+        return status;
+    }
+    *ret_data = (uint8_t *)all;
+    *ret_bytes = world * sizeof *all;
+    return SLUICE_OK;
+}
+
+sluice_status sl_ready_blobs(const uint8_t *data, size_t bytes, uint32_t world, struct sl_mem *mem,
+                             struct sluice_blob **ret)
+{
+    struct sl_ready_part part;
+    if (bytes != world * sizeof part)
+        return sl_fail(SLUICE_PROTOCOL, "seal", "rank 0 sent %zu bytes of addresses for %u ranks", bytes, world);
+    struct sluice_blob *blobs = sl_new_array(mem, world, sizeof *blobs, "addresses");
+    if (blobs == NULL)
+        return SLUICE_NOMEM;
+    for (uint32_t rank = 0; rank < world; rank++) {
+        memcpy(&part, data + rank * sizeof part, sizeof part);
+        if (part.bytes > SLUICE_BLOB_MAX) {
+            sl_free(mem, blobs);
+            return sl_fail(SLUICE_PROTOCOL, "seal", "rank 0 sent a malformed address of rank %u", rank);
+        }
+        blobs[rank].bytes = part.bytes;
+        memcpy(blobs[rank].data, part.data, part.bytes);
+    }
+    *ret = blobs;
+    return SLUICE_OK;
+}
+
+sluice_status sl_runtime_reduce(void *context, uint32_t kind, const struct sl_bytes *parts, uint32_t world,
+                                struct sl_mem *mem, uint8_t **ret_data, size_t *ret_bytes, struct sluice_error *error)
+{
+    (void)context;
+    switch (kind) {
+    case SL_ROUND_TERMS:
+        return sl_seal_reduce(parts, world, mem, ret_data, ret_bytes, error);
+    case SL_ROUND_READY:
+    case SL_ROUND_OPENED:
+        return sl_ready_reduce(parts, world, mem, ret_data, ret_bytes, error);
+    default:
+        return sl_error_set(error, SLUICE_PROTOCOL, "seal", "round of unknown kind %u", kind);
+    }
+}

@@ -1,0 +1,296 @@
+/*
+ * sealed.c: memory of a sealed plan and what runs look up in it.
+ *
+ * Invariants: built once and dropped once, on the scheduler thread, nothing of it in flight; all sizes
+ * come from the schedule, so a run allocates nothing; staging of all plans together stays within
+ * staging_bytes_max.
+ */
+#include "runtime/core/sealed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/parse.h"
+#include "runtime/core/runtime_object.h"
+
+static sluice_status check_staging(const struct sl_sealed *sealed, uint64_t used)
+{
+    char need[32], send[32], recv[32], limit[32], other[32];
+    const struct sl_driver *driver = sealed->driver;
+    if (sealed->staging_bytes <= driver->config.staging_bytes_max - used)
+        return SLUICE_OK;
+    return sl_fail(SLUICE_LIMIT, "seal",
+                   "staging of %u slots x (send %s + receive %s) = %s beside %s of other plans exceeds "
+                   "staging_bytes_max = %s: lower window_bytes or slots, or raise staging_bytes_max "
+                   "(SLUICE_STAGING_MAX)",
+                   sealed->slots, sl_format_bytes(sealed->schedule.slot_send_bytes, send, sizeof send),
+                   sl_format_bytes(sealed->schedule.slot_recv_bytes, recv, sizeof recv),
+                   sl_format_bytes(sealed->staging_bytes, need, sizeof need),
+                   sl_format_bytes(used, other, sizeof other),
+                   sl_format_bytes(driver->config.staging_bytes_max, limit, sizeof limit));
+}
+
+static uint64_t staging_used(const struct sl_sealed *but)
+{
+    uint64_t used = 0;
+    for (const struct sl_sealed *s = but->driver->seals; s != NULL; s = s->next)
+        if (s != but)
+            used += s->staging_bytes;
+    return used;
+}
+
+static sluice_status take(const struct sl_sealed *sealed, enum sluice_memory kind, uint64_t bytes, uint8_t **ret)
+{
+    void *memory = NULL;
+    if (bytes == 0)
+        return SLUICE_OK;
+    const struct sl_driver *driver = sealed->driver;
+    sluice_status status = driver->config.ops->mem_alloc(driver->device, kind, bytes, &memory);
+    if (status == SLUICE_OK)
+        *ret = memory;
+    return status;
+}
+
+static sluice_status take_slots(struct sl_sealed *sealed)
+{
+    const struct sl_schedule *schedule = &sealed->schedule;
+    uint64_t used = staging_used(sealed);
+    sealed->staging_bytes = sealed->slots * (schedule->slot_send_bytes + schedule->slot_recv_bytes);
+    sluice_status status = check_staging(sealed, used);
+    if (status != SLUICE_OK)
+        sealed->staging_bytes = 0;
+    for (uint32_t i = 0; i < sealed->slots && status == SLUICE_OK; i++) {
+        status = take(sealed, SLUICE_MEMORY_SEND, schedule->slot_send_bytes, &sealed->slot_send[i]);
+        if (status == SLUICE_OK)
+            status = take(sealed, SLUICE_MEMORY_RECV, schedule->slot_recv_bytes, &sealed->slot_recv[i]);
+    }
+    return status;
+}
+
+static sluice_status take_shadow(struct sl_sealed *sealed)
+{
+    if (sealed->staged == 0)
+        return SLUICE_OK;
+    sealed->shadow_base =
+        sl_new_array(sealed->plan->mem, sealed->staged, sizeof *sealed->shadow_base, "shadow offsets");
+    if (sealed->shadow_base == NULL)
+        return SLUICE_NOMEM;
+    sealed->shadow_bytes = sl_sealed_place_shadow(sealed);
+    return take(sealed, sealed->shadow_memory_kind, sealed->shadow_bytes, &sealed->shadow);
+}
+
+/* The largest number of pieces that one set can have. */
+static size_t scratch_need(const struct sl_sealed *sealed)
+{
+    const struct sl_schedule *schedule = &sealed->schedule;
+    size_t most = 1;
+    size_t staged = 0;
+    for (uint32_t i = 0; i < schedule->rule.windows; i++) {
+        const struct sl_window *w = &schedule->windows[i];
+        size_t pieces = w->local_count;
+        for (uint32_t m = 0; m < w->message_count; m++)
+            pieces += schedule->messages[w->first_message + m].piece_count;
+        most = pieces > most ? pieces : most;
+        staged += i < sealed->staged ? pieces : 0;
+    }
+    return staged > most ? staged : most;
+}
+
+static uint8_t window_flags(const struct sl_window_ops *ops)
+{
+    unsigned flags = 0;
+    flags |= ops->pack != NULL ? SL_WINDOW_PACK : 0u;
+    flags |= ops->message_count > 0 ? SL_WINDOW_GROUP : 0u;
+    flags |= ops->unpack != NULL ? SL_WINDOW_UNPACK : 0u;
+    flags |= ops->local != NULL ? SL_WINDOW_LOCAL : 0u;
+    return (uint8_t)flags;
+}
+
+static sluice_status take_tables(struct sl_sealed *sealed)
+{
+    struct sl_mem *mem = sealed->plan->mem;
+    size_t windows = sealed->schedule.rule.windows;
+    size_t messages = sealed->schedule.message_count;
+    size_t params = sealed->plan->store.param_count;
+    sealed->in_place = sl_new_array(mem, windows, sizeof *sealed->in_place, "windows");
+    sealed->messages = sl_new_array(mem, messages, sizeof *sealed->messages, "messages");
+    sealed->flags = sl_new_array(mem, windows, 1, "window flags");
+    sealed->first[0] = sl_new_array(mem, params, sizeof(uint32_t), "first windows");
+    sealed->first[1] = sl_new_array(mem, params, sizeof(uint32_t), "first windows");
+    sealed->arrivals = sl_new_array(mem, params, sizeof *sealed->arrivals, "arrivals");
+    _Bool complete = sealed->in_place != NULL && sealed->messages != NULL && sealed->flags != NULL &&
+                     sealed->first[0] != NULL && sealed->first[1] != NULL && sealed->arrivals != NULL;
+    if (sealed->staged > 0 && complete) {
+        sealed->landed = sl_new_array(mem, sealed->staged, sizeof *sealed->landed, "shadow windows");
+        sealed->landed_messages = sl_new_array(mem, messages, sizeof *sealed->landed_messages, "shadow messages");
+        complete = sealed->landed != NULL && sealed->landed_messages != NULL;
+    }
+    return complete ? SLUICE_OK : SLUICE_NOMEM;
+}
+
+static int by_window(const void *a, const void *b)
+{
+    const struct sl_arrival *x = a;
+    const struct sl_arrival *y = b;
+    if (x->window != y->window)
+        return x->window < y->window ? -1 : 1;
+    return x->param < y->param ? -1 : x->param > y->param;
+}
+
+static sluice_status index_params(struct sl_sealed *sealed)
+{
+    const struct sl_plan *store = &sealed->plan->store;
+    sl_schedule_first_windows(store, &sealed->half, &sealed->schedule, sealed->first[SLUICE_ROLE_SOURCE],
+                              sealed->first[SLUICE_ROLE_DESTINATION]);
+    uint32_t *last = sl_new_array(sealed->plan->mem, store->param_count, sizeof *last, "last windows");
+    if (last == NULL)
+        return SLUICE_NOMEM;
+    sl_schedule_last_windows(store, &sealed->half, &sealed->schedule, last);
+    for (uint32_t param = 0; param < store->param_count; param++)
+        if (last[param] != UINT32_MAX)
+            sealed->arrivals[sealed->arrival_count++] = (struct sl_arrival){last[param], param};
+    qsort(sealed->arrivals, sealed->arrival_count, sizeof *sealed->arrivals, by_window);
+    sl_free(sealed->plan->mem, last);
+    return SLUICE_OK;
+}
+
+static sluice_status build_sets(struct sl_sealed *sealed)
+{
+    sealed->scratch =
+        sl_new_array(sealed->plan->mem, scratch_need(sealed), sizeof *sealed->scratch, "copies of a window");
+    if (sealed->scratch == NULL)
+        return SLUICE_NOMEM;
+    sluice_status status = sl_sealed_build_windows(sealed);
+    if (status == SLUICE_OK && sealed->staged > 0)
+        status = sl_sealed_build_commit(sealed);
+    sl_free(sealed->plan->mem, sealed->scratch);
+    sealed->scratch = NULL;
+    return status;
+}
+
+sluice_status sl_sealed_build(struct sl_sealed *sealed, const struct sl_seal_result *agreed,
+                              const uint32_t *window_of_task)
+{
+    struct sluice_plan *plan = sealed->plan;
+    sluice_status status = sl_schedule_build(&plan->store, &sealed->half, &agreed->rule, agreed->block_of_stream,
+                                             window_of_task, plan->mem, &sealed->schedule);
+    if (status != SLUICE_OK)
+        return status;
+    sealed->schedule_built = 1;
+    sealed->slots = agreed->rule.slots;
+    sealed->staged = agreed->staged;
+    status = sl_launch_lanes(sealed->driver, sealed->slots);
+    if (status == SLUICE_OK)
+        status = take_tables(sealed);
+    if (status == SLUICE_OK)
+        status = take_slots(sealed);
+    if (status == SLUICE_OK)
+        status = take_shadow(sealed);
+    if (status == SLUICE_OK)
+        status = build_sets(sealed);
+    if (status == SLUICE_OK)
+        status = index_params(sealed);
+    for (uint32_t w = 0; w < agreed->rule.windows && status == SLUICE_OK; w++) {
+        const struct sl_window *window = &sealed->schedule.windows[w];
+        uint64_t busier = window->send_bytes > window->recv_bytes ? window->send_bytes : window->recv_bytes;
+        sealed->flags[w] = window_flags(&sealed->in_place[w]);
+        sealed->peak_bytes = busier > sealed->peak_bytes ? busier : sealed->peak_bytes;
+    }
+    return status;
+}
+
+sluice_status sl_sealed_refresh(struct sl_sealed *sealed)
+{
+    if (!sealed->any_dirty)
+        return SLUICE_OK;
+    struct sl_mem *mem = sealed->plan->mem;
+    sealed->scratch = sl_new_array(mem, scratch_need(sealed), sizeof *sealed->scratch, "copies of a window");
+    if (sealed->scratch == NULL)
+        return SLUICE_NOMEM;
+    sluice_status status = SLUICE_OK;
+    for (uint32_t w = 0; w < sealed->schedule.rule.windows && status == SLUICE_OK; w++)
+        if (sl_sealed_window_dirty(sealed, w))
+            status = sl_sealed_build_window(sealed, w);
+    if (status == SLUICE_OK && sealed->staged > 0)
+        status = sl_sealed_build_commit(sealed);
+    sl_free(mem, sealed->scratch);
+    sealed->scratch = NULL;
+    if (status == SLUICE_OK) {
+        memset(sealed->dirty, 0, 2 * sealed->plan->store.param_count);
+        sealed->any_dirty = 0;
+    }
+    return status;
+}
+
+static void give_memory(struct sl_sealed *sealed)
+{
+    const struct sl_driver *driver = sealed->driver;
+    const struct sluice_backend_ops *ops = driver->config.ops;
+    for (uint32_t i = 0; i < SL_SLOTS_MAX; i++) {
+        if (sealed->slot_send[i] != NULL)
+            ops->mem_free(driver->device, SLUICE_MEMORY_SEND, sealed->slot_send[i], sealed->schedule.slot_send_bytes);
+        if (sealed->slot_recv[i] != NULL)
+            ops->mem_free(driver->device, SLUICE_MEMORY_RECV, sealed->slot_recv[i], sealed->schedule.slot_recv_bytes);
+    }
+    if (sealed->shadow != NULL)
+        ops->mem_free(driver->device, sealed->shadow_memory_kind, sealed->shadow, sealed->shadow_bytes);
+}
+
+static void free_tables(struct sl_sealed *sealed)
+{
+    struct sl_mem *mem = sealed->plan->mem;
+    sl_free(mem, sealed->shadow_base);
+    sl_free(mem, sealed->in_place);
+    sl_free(mem, sealed->landed);
+    sl_free(mem, sealed->messages);
+    sl_free(mem, sealed->landed_messages);
+    sl_free(mem, sealed->flags);
+    sl_free(mem, sealed->first[0]);
+    sl_free(mem, sealed->first[1]);
+    sl_free(mem, sealed->arrivals);
+    sl_free(mem, sealed->dirty);
+}
+
+static void unlink_sealed(struct sl_sealed *sealed)
+{
+    struct sl_sealed **link = &sealed->driver->seals;
+    while (*link != NULL && *link != sealed)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = sealed->next;
+}
+
+void sl_sealed_drop(struct sl_sealed *sealed)
+{
+    struct sluice_plan *plan = sealed->plan;
+    SL_ASSERT(sealed->sealing == NULL);
+    unlink_sealed(sealed);
+    pthread_mutex_lock(&plan->lock);
+    if (plan->sealed == sealed)
+        plan->sealed = NULL;
+    pthread_mutex_unlock(&plan->lock);
+    sl_sealed_close_windows(sealed);
+    give_memory(sealed);
+    sl_sealed_release(sealed);
+}
+
+void sl_sealed_keep(struct sl_sealed *sealed)
+{
+    atomic_fetch_add_explicit(&sealed->references, 1, memory_order_relaxed);
+}
+
+void sl_sealed_release(struct sl_sealed *sealed)
+{
+    if (atomic_fetch_sub_explicit(&sealed->references, 1, memory_order_acq_rel) != 1)
+        return;
+    struct sluice_plan *plan = sealed->plan;
+    struct sluice_runtime *runtime = sealed->runtime;
+    free_tables(sealed);
+    if (sealed->schedule_built)
+        sl_schedule_drop(&sealed->schedule);
+    if (sealed->half_built)
+        sl_half_drop(&sealed->half);
+    sl_free(plan->mem, sealed);
+    sl_plan_release(plan);
+    sl_runtime_release(runtime);
+}

@@ -1,0 +1,277 @@
+/*
+ * sealed_sets.c: from schedule and bindings to copy sets and message tables.
+ *
+ * Invariants: pieces keep the order of the schedule, so that shadow offsets (place_shadow) and copies
+ * agree; a message without room in the slot goes straight from or into user memory, or into shadow;
+ * nothing of a window is shared with another one but staging memory.
+ */
+#include "runtime/core/sealed.h"
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + (SLUICE_UNIT - 1)) / SLUICE_UNIT * SLUICE_UNIT;
+}
+
+static const struct sluice_task *task_of(const struct sl_sealed *sealed, const struct sl_piece *piece)
+{
+    return &sealed->plan->store.tasks[sealed->half.entries[piece->entry].task];
+}
+
+/* The piece inside the user's buffer. */
+static struct sluice_strided user_side(const struct sl_sealed *sealed, const struct sl_piece *piece,
+                                       enum sluice_role role)
+{
+    const struct sluice_task *task = task_of(sealed, piece);
+    const struct sluice_region *region = role == SLUICE_ROLE_SOURCE ? &task->from : &task->to;
+    const struct sl_binding *binding = sl_plan_binding(sealed->plan, task->param, role);
+    _Bool contiguous = sl_region_contiguous(region);
+    return (struct sluice_strided){
+        .address = (uint64_t)(uintptr_t)binding->memory + region->offset,
+        .row_bytes = contiguous ? UINT64_MAX : region->row_bytes,
+        .pitch = contiguous ? 0 : region->pitch,
+        .begin = piece->begin,
+    };
+}
+
+static struct sluice_strided flat(const uint8_t *memory, uint64_t offset)
+{
+    return (struct sluice_strided){.address = (uint64_t)(uintptr_t)memory + offset, .row_bytes = UINT64_MAX};
+}
+
+static void add_copy(struct sl_sealed *sealed, const struct sl_piece *piece, struct sluice_strided from,
+                     struct sluice_strided to)
+{
+    sealed->scratch[sealed->scratch_count++] = (struct sluice_copy){
+        .from = from,
+        .to = to,
+        .bytes = piece->end - piece->begin,
+        .message = piece->message,
+        .param = task_of(sealed, piece)->param,
+    };
+}
+
+/* Turns the collected copies into a set; none gives NULL. */
+static sluice_status close_scratch(struct sl_sealed *sealed, enum sluice_copy_kind kind, struct sluice_set **ret)
+{
+    size_t count = sealed->scratch_count;
+    sealed->scratch_count = 0;
+    if (count == 0)
+        return SLUICE_OK;
+    const struct sl_driver *driver = sealed->driver;
+    return driver->config.ops->set_open(driver->device, kind, sealed->scratch, count, ret);
+}
+
+/* Where the destination pieces of a window go. */
+struct landing {
+    const uint8_t *shadow; /* NULL: in place */
+    uint64_t offset;
+};
+
+static struct sluice_strided destination_of(const struct sl_sealed *sealed, const struct sl_piece *piece,
+                                            struct landing *landing)
+{
+    if (landing->shadow == NULL)
+        return user_side(sealed, piece, SLUICE_ROLE_DESTINATION);
+    struct sluice_strided place = flat(landing->shadow, landing->offset);
+    landing->offset += round_up(piece->end - piece->begin);
+    return place;
+}
+
+static sluice_status build_pack(struct sl_sealed *sealed, uint32_t window, struct sluice_set **ret)
+{
+    const struct sl_schedule *schedule = &sealed->schedule;
+    const struct sl_window *w = &schedule->windows[window];
+    const uint8_t *slot = sealed->slot_send[window % sealed->slots];
+    for (uint32_t m = 0; m < w->message_count; m++) {
+        const struct sl_message *message = &schedule->messages[w->first_message + m];
+        for (uint32_t p = 0; p < message->piece_count && !message->receive && message->offset != SL_NO_SLOT; p++) {
+            const struct sl_piece *piece = &schedule->pieces[message->first_piece + p];
+            add_copy(sealed, piece, user_side(sealed, piece, SLUICE_ROLE_SOURCE),
+                     flat(slot, message->offset + piece->offset));
+        }
+    }
+    return close_scratch(sealed, SLUICE_COPY_PACK, ret);
+}
+
+static uint64_t user_address(const struct sluice_strided *side)
+{
+    return side->address + side->begin;
+}
+
+/* The address of one message; a direct receive takes its place in the landing. */
+static uint64_t message_address(const struct sl_sealed *sealed, uint32_t window, const struct sl_message *message,
+                                struct landing *landing)
+{
+    uint32_t slot = window % sealed->slots;
+    if (message->offset != SL_NO_SLOT)
+        return (uint64_t)(uintptr_t)(message->receive ? sealed->slot_recv[slot] : sealed->slot_send[slot]) +
+               message->offset;
+    const struct sl_piece *piece = &sealed->schedule.pieces[message->first_piece];
+    struct sluice_strided side =
+        message->receive ? destination_of(sealed, piece, landing) : user_side(sealed, piece, SLUICE_ROLE_SOURCE);
+    return user_address(&side);
+}
+
+static void fill_message(const struct sl_sealed *sealed, uint32_t window, const struct sl_message *message,
+                         struct landing *landing, struct sluice_message *ret)
+{
+    *ret = (struct sluice_message){
+        .address = message_address(sealed, window, message, landing),
+        .bytes = message->bytes,
+        .peer = message->peer,
+        .receive = message->receive,
+        .staged = message->offset != SL_NO_SLOT,
+        .slot = (uint16_t)(window % sealed->slots),
+    };
+}
+
+/* Messages, unpack and local copies of one window for one landing. */
+static sluice_status build_landing(struct sl_sealed *sealed, uint32_t window, struct landing landing,
+                                   struct sluice_message *messages, struct sl_window_ops *ops)
+{
+    const struct sl_schedule *schedule = &sealed->schedule;
+    const struct sl_window *w = &schedule->windows[window];
+    for (uint32_t m = 0; m < w->message_count; m++) {
+        const struct sl_message *message = &schedule->messages[w->first_message + m];
+        fill_message(sealed, window, message, &landing, &messages[m]);
+        for (uint32_t p = 0; p < message->piece_count && message->receive && message->offset != SL_NO_SLOT; p++) {
+            const struct sl_piece *piece = &schedule->pieces[message->first_piece + p];
+            const uint8_t *slot = sealed->slot_recv[window % sealed->slots];
+            add_copy(sealed, piece, flat(slot, message->offset + piece->offset),
+                     destination_of(sealed, piece, &landing));
+        }
+    }
+    ops->messages = messages;
+    ops->message_count = w->message_count;
+    sluice_status status = close_scratch(sealed, SLUICE_COPY_UNPACK, &ops->unpack);
+    if (status != SLUICE_OK)
+        return status;
+    for (uint32_t p = 0; p < w->local_count; p++) {
+        const struct sl_piece *piece = &schedule->pieces[w->first_local + p];
+        add_copy(sealed, piece, user_side(sealed, piece, SLUICE_ROLE_SOURCE), destination_of(sealed, piece, &landing));
+    }
+    return close_scratch(sealed, SLUICE_COPY_LOCAL, &ops->local);
+}
+
+static void close_set(const struct sl_sealed *sealed, struct sluice_set **set)
+{
+    if (*set != NULL)
+        sealed->driver->config.ops->set_close(*set);
+    *set = NULL;
+}
+
+static void close_ops(const struct sl_sealed *sealed, struct sl_window_ops *ops)
+{
+    if (ops->shared_pack)
+        ops->pack = NULL;
+    close_set(sealed, &ops->pack);
+    close_set(sealed, &ops->unpack);
+    close_set(sealed, &ops->local);
+}
+
+sluice_status sl_sealed_build_window(struct sl_sealed *sealed, uint32_t window)
+{
+    uint32_t first = sealed->schedule.windows[window].first_message;
+    struct sl_window_ops *ops = &sealed->in_place[window];
+    if (window < sealed->staged)
+        close_ops(sealed, &sealed->landed[window]);
+    close_ops(sealed, ops);
+    sluice_status status = build_pack(sealed, window, &ops->pack);
+    if (status == SLUICE_OK)
+        status = build_landing(sealed, window, (struct landing){NULL, 0}, &sealed->messages[first], ops);
+    if (status != SLUICE_OK || window >= sealed->staged)
+        return status;
+    struct sl_window_ops *landed = &sealed->landed[window];
+    landed->pack = ops->pack;
+    landed->shared_pack = 1;
+    struct landing landing = {sealed->shadow, sealed->shadow_base[window]};
+    return build_landing(sealed, window, landing, &sealed->landed_messages[first], landed);
+}
+
+sluice_status sl_sealed_build_windows(struct sl_sealed *sealed)
+{
+    sluice_status status = SLUICE_OK;
+    for (uint32_t w = 0; w < sealed->schedule.rule.windows && status == SLUICE_OK; w++)
+        status = sl_sealed_build_window(sealed, w);
+    return status;
+}
+
+void sl_sealed_close_windows(struct sl_sealed *sealed)
+{
+    for (uint32_t w = 0; sealed->landed != NULL && w < sealed->staged; w++)
+        close_ops(sealed, &sealed->landed[w]);
+    for (uint32_t w = 0; sealed->in_place != NULL && w < sealed->schedule.rule.windows; w++)
+        close_ops(sealed, &sealed->in_place[w]);
+    close_set(sealed, &sealed->commit);
+}
+
+/* Calls `visit` for every destination piece of a window, in the order in which build_landing places them. */
+static void each_destination(struct sl_sealed *sealed, uint32_t window, struct landing *landing,
+                             void (*visit)(struct sl_sealed *sealed, const struct sl_piece *piece,
+                                           struct landing *landing))
+{
+    const struct sl_schedule *schedule = &sealed->schedule;
+    const struct sl_window *w = &schedule->windows[window];
+    for (uint32_t m = 0; m < w->message_count; m++) {
+        const struct sl_message *message = &schedule->messages[w->first_message + m];
+        for (uint32_t p = 0; p < message->piece_count && message->receive; p++)
+            visit(sealed, &schedule->pieces[message->first_piece + p], landing);
+    }
+    for (uint32_t p = 0; p < w->local_count; p++)
+        visit(sealed, &schedule->pieces[w->first_local + p], landing);
+}
+
+static void visit_size(struct sl_sealed *sealed, const struct sl_piece *piece, struct landing *landing)
+{
+    (void)sealed;
+    landing->offset += round_up(piece->end - piece->begin);
+}
+
+static void visit_commit(struct sl_sealed *sealed, const struct sl_piece *piece, struct landing *landing)
+{
+    struct sluice_strided to = user_side(sealed, piece, SLUICE_ROLE_DESTINATION);
+    add_copy(sealed, piece, flat(landing->shadow, landing->offset), to);
+    sealed->scratch[sealed->scratch_count - 1].message = SLUICE_MESSAGE_NONE;
+    landing->offset += round_up(piece->end - piece->begin);
+}
+
+uint64_t sl_sealed_place_shadow(struct sl_sealed *sealed)
+{
+    struct landing landing = {NULL, 0};
+    for (uint32_t w = 0; w < sealed->staged; w++) {
+        sealed->shadow_base[w] = landing.offset;
+        each_destination(sealed, w, &landing, visit_size);
+    }
+    return landing.offset;
+}
+
+sluice_status sl_sealed_build_commit(struct sl_sealed *sealed)
+{
+    close_set(sealed, &sealed->commit);
+    struct landing landing = {sealed->shadow, 0};
+    for (uint32_t w = 0; w < sealed->staged; w++)
+        each_destination(sealed, w, &landing, visit_commit);
+    return close_scratch(sealed, SLUICE_COPY_COMMIT, &sealed->commit);
+}
+
+static _Bool piece_dirty(const struct sl_sealed *sealed, const struct sl_piece *piece, _Bool source, _Bool destination)
+{
+    const uint8_t *dirty = &sealed->dirty[2 * (size_t)task_of(sealed, piece)->param];
+    return (source && dirty[SLUICE_ROLE_SOURCE]) || (destination && dirty[SLUICE_ROLE_DESTINATION]);
+}
+
+_Bool sl_sealed_window_dirty(const struct sl_sealed *sealed, uint32_t window)
+{
+    const struct sl_schedule *schedule = &sealed->schedule;
+    const struct sl_window *w = &schedule->windows[window];
+    for (uint32_t m = 0; m < w->message_count; m++) {
+        const struct sl_message *message = &schedule->messages[w->first_message + m];
+        for (uint32_t p = 0; p < message->piece_count; p++)
+            if (piece_dirty(sealed, &schedule->pieces[message->first_piece + p], !message->receive, message->receive))
+                return 1;
+    }
+    for (uint32_t p = 0; p < w->local_count; p++)
+        if (piece_dirty(sealed, &schedule->pieces[w->first_local + p], 1, 1))
+            return 1;
+    return 0;
+}
