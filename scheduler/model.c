@@ -16,7 +16,7 @@ struct sl_tensors sl_model_layer(const struct sl_model *model, uint32_t layer)
     for (uint32_t i = 0; i < model->kind_count; i++)
         if (model->letters[i] == model->pattern[layer])
             return model->kinds[i];
-    SL_ASSERT(0 && "every letter of the pattern has a kind");
+    SL_ASSERT(!"every letter of the pattern has a kind");
     return (struct sl_tensors){0};
 }
 

@@ -1,0 +1,359 @@
+/*
+ * driver.c: the loop body of a scheduler thread.
+ *
+ * Invariants: one thread; a step is bounded and never sleeps; actions of the engine are drained after
+ * every event, without recursion into another event but for gates and refused operations; the end comes
+ * in stages, each with a deadline: cancel runs and seals, then break what is left, then give up.
+ */
+#include "runtime/core/driver.h"
+
+#include <stdio.h>
+
+#include "runtime/core/runtime_object.h"
+#include "runtime/core/transfer_object.h"
+
+/* While something is in flight a lost wake-up costs no more than this. */
+#define BACKSTOP_NS (2 * SLUICE_MILLISECOND)
+/* A step that never runs dry gives way here, so that the owner sees time pass. */
+enum { ROUNDS_MAX = 64 };
+
+static void wake(void *context)
+{
+    sl_mailbox_wake(context);
+}
+
+static sluice_status open_engine(struct sl_driver *driver)
+{
+    const struct sl_driver_config *config = &driver->config;
+    struct sl_engine_config engine = {
+        .mem = config->mem, .rank = config->rank, .world = config->world, .runs_max = config->transfers_max};
+    driver->launch_capacity = config->transfers_max * (SL_SLOTS_MAX + 1);
+    driver->launches = sl_new_array(config->mem, driver->launch_capacity, sizeof *driver->launches, "launches");
+    driver->runs = sl_new_array(config->mem, config->transfers_max, sizeof(struct sluice_transfer *), "runs");
+    driver->engine = sl_engine_create(&engine);
+    return driver->launches != NULL && driver->runs != NULL && driver->engine != NULL ? SLUICE_OK : SLUICE_NOMEM;
+}
+
+sluice_status sl_driver_open(struct sl_driver *driver, const struct sl_driver_config *config)
+{
+    *driver = (struct sl_driver){.config = *config, .marker_lane = SL_LANES, .stall_since = UINT64_MAX};
+    driver->abort_at = driver->close_at = UINT64_MAX;
+    sluice_status status = sl_mailbox_open(&driver->box);
+    if (status != SLUICE_OK) {
+        driver->box.fd = -1;
+        return status;
+    }
+    driver->config.backend.wake = wake;
+    driver->config.backend.wake_context = &driver->box;
+    driver->info.size = sizeof driver->info;
+    status = open_engine(driver);
+    if (status == SLUICE_OK)
+        status = config->ops->query(&driver->info);
+    if (status == SLUICE_OK)
+        status = config->ops->open(&driver->config.backend, &driver->device);
+    if (status != SLUICE_OK)
+        sl_driver_close(driver);
+    return status;
+}
+
+static void close_device(struct sl_driver *driver)
+{
+    const struct sluice_backend_ops *ops = driver->config.ops;
+    if (driver->group != NULL)
+        ops->group_close(driver->group);
+    for (uint32_t i = 0; i < SL_LANES; i++)
+        if (driver->lanes[i] != NULL)
+            ops->queue_close(driver->lanes[i]);
+    if (driver->device != NULL)
+        ops->close(driver->device);
+}
+
+void sl_driver_close(struct sl_driver *driver)
+{
+    /* What an abort could not end is in use by the device for ever: it is left as it is. */
+    if (driver->in_flight == 0)
+        close_device(driver);
+    else
+        SL_LOG(driver->config.log, SLUICE_LOG_ERROR, "runtime",
+               "%u operations never ended: the device and its memory are left open", driver->in_flight);
+    sl_engine_destroy(driver->engine);
+    sl_free(driver->config.mem, driver->launches);
+    sl_free(driver->config.mem, driver->runs);
+    sl_mailbox_close(&driver->box);
+    driver->engine = NULL;
+    driver->launches = NULL;
+    driver->runs = NULL;
+    driver->device = NULL;
+    driver->group = NULL;
+}
+
+void sl_driver_post(struct sl_driver *driver, struct sl_order *order)
+{
+    sl_mailbox_post(&driver->box, &order->mail);
+}
+
+_Bool sl_driver_arm(struct sl_driver *driver)
+{
+    _Bool idle = driver->in_flight == 0 && driver->group_state != SL_GROUP_OPENING;
+    return idle || driver->config.ops->arm(driver->device) == SLUICE_OK;
+}
+
+static void tell(struct sl_driver *driver, const struct sl_note *note)
+{
+    sluice_status status = driver->config.link.tell(driver->config.link.context, note);
+    if (status == SLUICE_OK || driver->tell_failed || driver->closing)
+        return;
+    driver->tell_failed = 1;
+    sl_error_take(&driver->tell_error);
+}
+
+static void begin_abort(struct sl_driver *driver)
+{
+    sl_launch_forget(driver);
+    driver->aborting = 1;
+    driver->abort_at = sl_deadline(driver->now, driver->config.abort_timeout_ns);
+    if (driver->group != NULL)
+        SL_IGNORE(driver->config.ops->abort(driver->group));
+}
+
+static void act_on(struct sl_driver *driver, const struct sl_action *action)
+{
+    switch (action->kind) {
+    case SL_ACTION_TELL:
+        tell(driver, &action->note);
+        break;
+    case SL_ACTION_ABORT:
+        begin_abort(driver);
+        break;
+    case SL_ACTION_POISON:
+        atomic_store_explicit(&driver->poisoned, 1, memory_order_release);
+        SL_LOG(driver->config.log, SLUICE_LOG_ERROR, "runtime", "%s", action->error.text);
+        break;
+    case SL_ACTION_LAUNCH:
+    case SL_ACTION_COMMIT:
+    case SL_ACTION_EMIT:
+    case SL_ACTION_RELEASE:
+        sl_transfer_action(driver, action);
+        break;
+    }
+}
+
+static void drain_actions(struct sl_driver *driver)
+{
+    struct sl_action action;
+    while (sl_engine_next(driver->engine, &action))
+        act_on(driver, &action);
+}
+
+/* A run that waited for an earlier one of its plan and may go on; NULL: none. */
+static struct sluice_transfer *take_turn(struct sl_driver *driver)
+{
+    for (uint32_t i = 0; driver->turn_came && i < driver->config.transfers_max; i++)
+        if (driver->runs[i] != NULL && driver->runs[i]->turn_came) {
+            driver->runs[i]->turn_came = 0;
+            return driver->runs[i];
+        }
+    driver->turn_came = 0;
+    return NULL;
+}
+
+void sl_driver_engine_drain(struct sl_driver *driver)
+{
+    struct sluice_transfer *turn = NULL;
+    drain_actions(driver);
+    while ((turn = take_turn(driver)) != NULL) {
+        struct sl_engine_event event = {.kind = SL_EVENT_GATE, .run = turn->run, .index = turn->config.gate_count - 1};
+        sl_engine_event(driver->engine, &event, driver->now);
+        drain_actions(driver);
+    }
+}
+
+void sl_driver_engine_event(struct sl_driver *driver, struct sl_engine_event event)
+{
+    sl_engine_event(driver->engine, &event, driver->now);
+    driver->touched = 1;
+    sl_driver_engine_drain(driver);
+}
+
+void sl_driver_broken(struct sl_driver *driver, const struct sluice_error *error)
+{
+    sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_BROKEN, .error = error});
+}
+
+static _Bool take_orders(struct sl_driver *driver)
+{
+    struct sl_mail *mail = sl_mailbox_take(&driver->box);
+    _Bool any = mail != NULL;
+    while (mail != NULL) {
+        struct sl_order *order = (struct sl_order *)mail;
+        mail = mail->next;
+        order->act(driver, order);
+    }
+    return any;
+}
+
+static _Bool run_timer(struct sl_driver *driver)
+{
+    if (sl_engine_timer(driver->engine) > driver->now)
+        return 0;
+    sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_TIME});
+    return sl_engine_timer(driver->engine) > driver->now;
+}
+
+static _Bool check_told(struct sl_driver *driver)
+{
+    if (!driver->tell_failed)
+        return 0;
+    driver->tell_failed = 0;
+    sl_driver_broken(driver, &driver->tell_error);
+    return 1;
+}
+
+static _Bool end_abort(struct sl_driver *driver)
+{
+    if (!driver->aborting || (driver->in_flight > 0 && driver->now < driver->abort_at))
+        return 0;
+    struct sluice_error error;
+    _Bool late = driver->in_flight > 0;
+    if (late)
+        SL_IGNORE(sl_error_set(&error, SLUICE_POISONED, "transport",
+                               "%u operations did not end within the abort "
+                               "deadline: recreate the runtime and leave the buffers alone",
+                               driver->in_flight));
+    driver->aborting = 0;
+    driver->abort_at = UINT64_MAX;
+    sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_ABORTED, .error = late ? &error : NULL});
+    return 1;
+}
+
+static void cancel_runs(struct sl_driver *driver)
+{
+    for (uint32_t i = 0; i < driver->config.transfers_max; i++)
+        if (driver->runs[i] != NULL)
+            sl_driver_engine_event(
+                driver, (struct sl_engine_event){.kind = SL_EVENT_REQUEST, .run = i, .index = SL_REQUEST_CANCEL});
+}
+
+void sl_driver_begin_close(struct sl_driver *driver)
+{
+    struct sluice_error error;
+    if (driver->closing)
+        return;
+    driver->closing = 1;
+    driver->close_at = sl_deadline(driver->now, driver->config.abort_timeout_ns);
+    SL_IGNORE(sl_error_set(&error, SLUICE_CLOSED, "seal", "the runtime was closed before the seal ended"));
+    sl_seal_fail_all(driver, &error, 0);
+    cancel_runs(driver);
+}
+
+/* Runs that did not end by a cancel: their peers may be gone. */
+static void break_runs(struct sl_driver *driver)
+{
+    struct sluice_error error;
+    SL_IGNORE(sl_error_set(&error, SLUICE_CLOSED, "runtime",
+                           "the runtime was closed and the other ranks did not end the transfer in time"));
+    driver->close_at = sl_deadline(driver->now, sl_deadline(driver->config.abort_timeout_ns, BACKSTOP_NS));
+    sl_seal_fail_all(driver, &error, 1);
+    if (driver->run_count > 0)
+        sl_driver_broken(driver, &error);
+}
+
+static _Bool advance_close(struct sl_driver *driver)
+{
+    if (!driver->closing || driver->finished)
+        return 0;
+    _Bool idle = driver->run_count == 0 && driver->sealing == 0 && driver->in_flight == 0 && !driver->aborting &&
+                 driver->group_state != SL_GROUP_OPENING;
+    if (!idle && driver->now < driver->close_at)
+        return 0;
+    if (!idle && driver->close_stage == 0) {
+        driver->close_stage = 1;
+        break_runs(driver);
+        return 1;
+    }
+    driver->finished = 1;
+    driver->close_at = UINT64_MAX;
+    return 1;
+}
+
+static void publish(struct sl_driver *driver)
+{
+    for (uint32_t i = 0; driver->touched && i < driver->config.transfers_max; i++)
+        if (driver->runs[i] != NULL)
+            sl_transfer_publish(driver, driver->runs[i]);
+    driver->touched = 0;
+}
+
+/* Warns once when events wait and nobody takes any for the stall deadline. */
+static void watch_delivery(struct sl_driver *driver)
+{
+    struct sl_delivery *delivery = driver->config.delivery;
+    uint64_t pending = sl_delivery_pending(delivery);
+    uint64_t delivered = atomic_load_explicit(&delivery->delivered, memory_order_relaxed);
+    _Bool taken = delivered != driver->stall_delivered;
+    if (pending == 0 || taken || driver->stall_since == UINT64_MAX) {
+        driver->stall_since = pending == 0 ? UINT64_MAX : driver->now;
+        driver->stall_delivered = delivered;
+        driver->stall_warned = driver->stall_warned && pending > 0 && !taken;
+        return;
+    }
+    _Bool late = driver->now - driver->stall_since >= driver->config.stall_timeout_ns;
+    if (driver->stall_warned || (!late && pending <= driver->config.events_max))
+        return;
+    struct sluice_error error;
+    SL_IGNORE(sl_error_set(&error, SLUICE_AGAIN, "delivery",
+                           "%llu events wait and none was taken for %llu ms: run the loop, call sluice_dispatch, or "
+                           "return from the callback",
+                           (unsigned long long)pending,
+                           (unsigned long long)((driver->now - driver->stall_since) / SLUICE_MILLISECOND)));
+    driver->stall_warned = 1;
+    SL_LOG(driver->config.log, SLUICE_LOG_WARN, "delivery", "%s", error.text);
+    sl_notices_post(driver->config.notices, SLUICE_EVENT_STALLED, NULL, driver->config.rank, driver->now, &error);
+}
+
+static uint64_t stall_timer(const struct sl_driver *driver)
+{
+    if (driver->stall_since == UINT64_MAX || driver->stall_warned)
+        return UINT64_MAX;
+    return sl_deadline(driver->stall_since, driver->config.stall_timeout_ns);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t next_time(const struct sl_driver *driver)
+{
+    uint64_t next = earlier(sl_engine_timer(driver->engine), sl_gates_timer(driver));
+    next = earlier(next, earlier(driver->abort_at, driver->close_at));
+    next = earlier(next, earlier(sl_seal_timer(driver), stall_timer(driver)));
+    if (driver->in_flight > 0 || driver->group_state == SL_GROUP_OPENING || driver->launch_count > 0)
+        next = earlier(next, driver->now + BACKSTOP_NS);
+    return next;
+}
+
+static _Bool step_once(struct sl_driver *driver)
+{
+    _Bool moved = take_orders(driver);
+    moved |= sl_gates_poll(driver);
+    moved |= sl_launch_collect(driver);
+    moved |= run_timer(driver);
+    moved |= check_told(driver);
+    moved |= end_abort(driver);
+    moved |= sl_launch_advance(driver);
+    moved |= sl_seal_advance(driver);
+    moved |= advance_close(driver);
+    return moved;
+}
+
+uint64_t sl_driver_step(struct sl_driver *driver, uint64_t now)
+{
+    _Bool moved = 1;
+    driver->now = now;
+    for (int i = 0; i < ROUNDS_MAX && moved && !driver->finished; i++)
+        moved = step_once(driver);
+    publish(driver);
+    watch_delivery(driver);
+    return moved && !driver->finished ? now : next_time(driver);
+}

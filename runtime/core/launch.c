@@ -1,0 +1,283 @@
+/*
+ * launch.c: from LAUNCH and COMMIT of the engine to operations of the backend, and back from completions.
+ *
+ * Invariants: window k uses queue k mod S in the order pack, wait, group, record, unpack; local copies
+ * and commits have a queue of their own. Groups are handed over in launch order: the head of the ring
+ * waits when the backend says AGAIN, and nothing overtakes it. Every operation that was accepted with
+ * `notify` completes once; nothing is allocated here.
+ */
+#include "runtime/core/runtime_object.h"
+#include "runtime/core/transfer_object.h"
+
+enum step { STEP_PACK = 0, STEP_WAIT, STEP_GROUP, STEP_RECORD, STEP_UNPACK, STEP_LOCAL, STEP_END, STEP_COMMIT };
+
+enum { MARKERS_MAX = 64 };
+
+sluice_status sl_launch_lanes(struct sl_driver *driver, uint32_t slots)
+{
+    const struct sluice_backend_ops *ops = driver->config.ops;
+    if (driver->info.queues_max != 0 && slots + 1 > driver->info.queues_max)
+        return sl_fail(SLUICE_LIMIT, "seal", "%u slots need %u queues, the backend has %u: lower slots", slots,
+                       slots + 1, driver->info.queues_max);
+    for (uint32_t i = 0; i < SL_LANES; i++) {
+        if (driver->lanes[i] != NULL || (i >= slots && i != SL_LANE_LOCAL))
+            continue;
+        sluice_status status = ops->queue_open(driver->device, &driver->lanes[i]);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    driver->markers = driver->info.markers_max < MARKERS_MAX ? driver->info.markers_max : MARKERS_MAX;
+    if (driver->markers < 2)
+        return sl_fail(SLUICE_LIMIT, "seal", "the backend has %u markers, 2 are needed", driver->info.markers_max);
+    return SLUICE_OK;
+}
+
+static struct sl_launch *ring_at(const struct sl_driver *driver, uint32_t index)
+{
+    return &driver->launches[(driver->launch_head + index) % driver->launch_capacity];
+}
+
+static void ring_push(struct sl_driver *driver, struct sl_launch launch)
+{
+    SL_ASSERT(driver->launch_count < driver->launch_capacity); /* the engine keeps to its slots */
+    driver->launch_count++;
+    *ring_at(driver, driver->launch_count - 1) = launch;
+}
+
+void sl_launch_window(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t window)
+{
+    ring_push(driver, (struct sl_launch){transfer, window, STEP_PACK});
+}
+
+void sl_launch_commit(struct sl_driver *driver, struct sluice_transfer *transfer)
+{
+    ring_push(driver, (struct sl_launch){transfer, 0, STEP_COMMIT});
+}
+
+void sl_launch_forget(struct sl_driver *driver)
+{
+    driver->launch_count = 0;
+}
+
+/* Bits of a cookie: 40.. the run, 32.. the node, 0.. the window. */
+static uint64_t cookie_of(const struct sl_launch *launch, uint32_t node)
+{
+    return ((uint64_t)launch->transfer->run << 40) | ((uint64_t)node << 32) | launch->window;
+}
+
+static const struct sl_window_ops *ops_of(const struct sl_launch *launch)
+{
+    const struct sl_sealed *sealed = launch->transfer->sealed;
+    _Bool landed = launch->window < launch->transfer->config.staged;
+    return landed ? &sealed->landed[launch->window] : &sealed->in_place[launch->window];
+}
+
+static struct sluice_op copy_op(struct sluice_set *set)
+{
+    return (struct sluice_op){.kind = SLUICE_OP_COPY, .notify = 1, .set = set};
+}
+
+static _Bool copy_step(struct sluice_set *set, struct sluice_op *ret)
+{
+    *ret = copy_op(set);
+    return set != NULL;
+}
+
+static _Bool group_step(const struct sl_driver *driver, const struct sl_window_ops *ops, struct sluice_op *ret)
+{
+    *ret = (struct sluice_op){
+        .kind = SLUICE_OP_GROUP,
+        .notify = 1,
+        .group = driver->group,
+        .messages = ops->messages,
+        .message_count = ops->message_count,
+    };
+    return ops->message_count > 0;
+}
+
+/* The operation of a step and the node that it completes (0: none); false when there is nothing to do. */
+static _Bool op_of(const struct sl_driver *driver, const struct sl_launch *launch, struct sluice_op *ret,
+                   uint32_t *ret_node)
+{
+    const struct sl_window_ops *ops = launch->step == STEP_COMMIT ? NULL : ops_of(launch);
+    uint32_t lane = launch->window % launch->transfer->config.slots;
+    *ret_node = 0;
+    switch ((enum step)launch->step) {
+    case STEP_PACK:
+        *ret_node = SL_NODE_PACK;
+        return copy_step(ops->pack, ret);
+    case STEP_WAIT: /* a group on the same queue is ordered by the queue */
+        *ret = (struct sluice_op){.kind = SLUICE_OP_WAIT, .marker = driver->marker};
+        return ops->message_count > 0 && driver->marker_lane != SL_LANES && driver->marker_lane != lane;
+    case STEP_GROUP:
+        *ret_node = SL_NODE_GROUP;
+        return group_step(driver, ops, ret);
+    case STEP_RECORD:
+        *ret = (struct sluice_op){.kind = SLUICE_OP_RECORD, .marker = (driver->marker + 1) % driver->markers};
+        return ops->message_count > 0;
+    case STEP_UNPACK:
+        *ret_node = SL_NODE_UNPACK;
+        return copy_step(ops->unpack, ret);
+    case STEP_LOCAL:
+        *ret_node = SL_NODE_LOCAL;
+        return copy_step(ops->local, ret);
+    case STEP_COMMIT:
+        *ret_node = SL_NODE_COMMIT;
+        return copy_step(launch->transfer->sealed->commit, ret);
+    case STEP_END:
+        break;
+    }
+    return 0;
+}
+
+static uint32_t lane_of(const struct sl_launch *launch)
+{
+    _Bool local = launch->step == STEP_LOCAL || launch->step == STEP_COMMIT;
+    return local ? SL_LANE_LOCAL : launch->window % launch->transfer->config.slots;
+}
+
+/* The operation was accepted. */
+static void taken(struct sl_driver *driver, const struct sl_launch *launch, const struct sluice_op *op, uint32_t node)
+{
+    if (op->kind == SLUICE_OP_RECORD) {
+        driver->marker = op->marker;
+        driver->marker_lane = lane_of(launch);
+    }
+    if (node == 0)
+        return;
+    driver->in_flight++;
+    launch->transfer->node_begin[launch->window % launch->transfer->config.slots][node] = driver->now;
+}
+
+/* The backend refused an operation for good: the window cannot run. */
+static void refused(struct sl_driver *driver, const struct sl_launch *launch, uint32_t node)
+{
+    struct sluice_error error;
+    sl_error_take(&error);
+    if (node == 0) {
+        sl_driver_broken(driver, &error);
+        return;
+    }
+    sl_driver_engine_event(driver, (struct sl_engine_event){
+                                       .kind = SL_EVENT_DONE,
+                                       .run = launch->transfer->run,
+                                       .index = launch->window,
+                                       .node = node,
+                                       .begin_ns = driver->now,
+                                       .end_ns = driver->now,
+                                       .error = &error,
+                                   });
+}
+
+enum outcome { TOOK, WAITS, ENDS };
+
+/* One step of the ring's head. */
+static enum outcome advance_head(struct sl_driver *driver)
+{
+    struct sl_launch *launch = ring_at(driver, 0);
+    struct sluice_op op = {0};
+    uint32_t node = 0;
+    if (launch->step == STEP_END)
+        return ENDS;
+    if (op_of(driver, launch, &op, &node)) {
+        op.cookie = cookie_of(launch, node);
+        sluice_status status = driver->config.ops->submit(driver->lanes[lane_of(launch)], &op);
+        if (status == SLUICE_AGAIN)
+            return WAITS;
+        if (status != SLUICE_OK) {
+            struct sl_launch copy = *launch;
+            launch->step = STEP_END;
+            refused(driver, &copy, node);
+            return TOOK;
+        }
+        taken(driver, launch, &op, node);
+    }
+    launch->step = launch->step == STEP_COMMIT ? (uint32_t)STEP_END : launch->step + 1;
+    return TOOK;
+}
+
+_Bool sl_launch_advance(struct sl_driver *driver)
+{
+    _Bool any = 0;
+    while (driver->launch_count > 0 && !driver->aborting) {
+        enum outcome outcome = advance_head(driver);
+        if (outcome == WAITS)
+            break;
+        any = 1;
+        if (outcome == ENDS && driver->launch_count > 0) {
+            driver->launch_head = (driver->launch_head + 1) % driver->launch_capacity;
+            driver->launch_count--;
+        }
+    }
+    return any;
+}
+
+static const uint16_t trace_nodes[SL_NODES] = {
+    [SL_NODE_PACK] = SL_TRACE_PACK,   [SL_NODE_GROUP] = SL_TRACE_GROUP,   [SL_NODE_UNPACK] = SL_TRACE_UNPACK,
+    [SL_NODE_LOCAL] = SL_TRACE_LOCAL, [SL_NODE_COMMIT] = SL_TRACE_COMMIT,
+};
+
+static void trace_node(struct sl_driver *driver, const struct sluice_transfer *transfer,
+                       const struct sl_engine_event *event)
+{
+    _Bool local = event->node == SL_NODE_LOCAL || event->node == SL_NODE_COMMIT;
+    struct sl_trace_record record = {
+        .begin_ns = event->begin_ns,
+        .end_ns = event->end_ns,
+        .run = transfer->number,
+        .window = event->index,
+        .node = trace_nodes[event->node],
+        .queue = (uint16_t)(local ? SL_LANE_LOCAL : event->index % transfer->config.slots),
+    };
+    sl_trace_add(driver->config.trace, &record);
+}
+
+static void completed(struct sl_driver *driver, const struct sluice_completion *completion)
+{
+    uint32_t run = (uint32_t)(completion->cookie >> 40);
+    uint32_t node = (uint32_t)(completion->cookie >> 32) & 0xffu;
+    uint32_t window = (uint32_t)completion->cookie;
+    SL_ASSERT(driver->in_flight > 0 && run < driver->config.transfers_max && node < SL_NODES);
+    driver->in_flight--;
+    struct sluice_transfer *transfer = driver->runs[run];
+    if (transfer == NULL)
+        return;
+    struct sl_engine_event event = {
+        .kind = SL_EVENT_DONE,
+        .run = run,
+        .index = window,
+        .node = node,
+        .begin_ns = completion->begin_ns,
+        .end_ns = completion->end_ns,
+        .error = completion->status != SLUICE_OK ? &completion->error : NULL,
+    };
+    if (event.end_ns == 0) {
+        event.begin_ns = transfer->node_begin[window % transfer->config.slots][node];
+        event.end_ns = driver->now;
+    }
+    trace_node(driver, transfer, &event);
+    driver->touched = 1;
+    sl_driver_engine_event(driver, event);
+}
+
+_Bool sl_launch_collect(struct sl_driver *driver)
+{
+    struct sluice_completion completions[16];
+    uint32_t count = 0;
+    if (driver->device == NULL || (driver->in_flight == 0 && driver->group_state != SL_GROUP_OPENING))
+        return 0;
+    sluice_status status = driver->config.ops->poll(driver->device, completions, SL_COUNT(completions), &count);
+    if (status != SLUICE_OK) {
+        struct sluice_error error;
+        sl_error_take(&error);
+        sl_driver_broken(driver, &error);
+        return 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (completions[i].cookie == SL_COOKIE_GROUP_OPEN)
+            sl_seal_group_opened(driver, &completions[i]);
+        else
+            completed(driver, &completions[i]);
+    }
+    return count > 0;
+}

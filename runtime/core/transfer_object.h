@@ -1,0 +1,107 @@
+/*
+ * transfer_object.h: what a sluice_transfer handle is.
+ *
+ * Invariants: everything that a run needs is allocated by submit; fields are written by the scheduler
+ * thread alone unless they say otherwise; the engine's run is live from `run != SL_NO_RUN` to its
+ * RELEASE; events are pushed by the scheduler thread and pulled by the delivery's consumer.
+ */
+#ifndef SL_CORE_TRANSFER_OBJECT_H
+#define SL_CORE_TRANSFER_OBJECT_H
+
+#include "runtime/core/gates.h"
+#include "runtime/core/sealed.h"
+
+#define SL_NO_RUN UINT32_MAX
+
+/* STARTED, STAGED, the terminal event and RELEASED are all there can be. */
+enum { SL_TRANSFER_EVENTS = 8 };
+
+struct sl_transfer_event {
+    uint32_t kind;
+    uint32_t windows; /* done before it: their events come first */
+    uint64_t time_ns;
+};
+
+enum { SL_PROGRESS_WORDS = sizeof(struct sluice_progress) / sizeof(uint64_t) + 1 };
+
+/* A snapshot that readers retry while it is written; the last word is its time. */
+struct sl_snapshot {
+    atomic_uint_fast32_t sequence;
+    atomic_uint_fast64_t words[SL_PROGRESS_WORDS];
+};
+
+/* What the application asked for since the scheduler thread looked last. */
+enum { SL_ASKED_CANCEL = 1, SL_ASKED_PAUSE = 2, SL_ASKED_RESUME = 4, SL_ASKED_PACE = 8 };
+
+enum { SL_NODES = SL_NODE_COMMIT + 1 };
+
+struct sluice_transfer {
+    struct sl_source source; /* first: the delivery hands this back */
+    atomic_uint references;
+    struct sluice_runtime *runtime;
+    struct sluice_plan *plan; /* a user of it */
+    struct sl_sealed *sealed;
+    struct sl_order submit;
+    struct sl_order ask;
+    atomic_uint asked;
+    atomic_bool ask_posted;
+    atomic_uint_fast64_t asked_pace;
+
+    struct sl_run_config config;
+    struct sl_run_gate *gates;  /* config.gates */
+    struct sl_gate_wait *waits; /* one per gate; the last is the plan's turn (`gate` NULL) */
+    char *gate_names;
+    uint32_t number;  /* of the run in its plan */
+    uint32_t landing; /* enum sluice_landing */
+    uint32_t run;     /* the engine's index, or SL_NO_RUN */
+    _Bool window_events, param_events;
+    _Bool told_released;
+    struct sluice_transfer *leader;   /* the plan's earlier run that this one waits for; NULL: none */
+    struct sluice_transfer *follower; /* the one that waits for this run */
+    _Bool turn_came;
+
+    uint64_t submitted_ns;
+    uint64_t first_launch_ns; /* 0: none yet */
+    uint64_t gate_begin_ns;   /* trace: since when the next window waits */
+    uint64_t node_begin[SL_SLOTS_MAX][SL_NODES];
+
+    uint8_t *window_done;
+    uint64_t *window_time;        /* NULL without window and parameter events */
+    atomic_uint_fast32_t windows; /* [0, windows) are done */
+    uint32_t arrived;             /* parameters */
+    uint64_t bytes_done, bytes_total;
+    struct sl_snapshot snapshot;
+
+    struct sl_transfer_event events[SL_TRANSFER_EVENTS];
+    atomic_uint_fast32_t event_tail;
+    uint32_t event_head;       /* consumer */
+    uint32_t window_cursor;    /* consumer: events of windows below are delivered */
+    uint32_t arrival_cursor;   /* consumer */
+    struct sluice_error error; /* final once `ended` is set */
+    atomic_uint ended;         /* the terminal event's kind; 0 before */
+    atomic_bool over;          /* nothing of it is left in the driver */
+    atomic_bool delivered;     /* its last event was delivered (or there will be none) */
+};
+
+void sl_transfer_keep(struct sluice_transfer *transfer);
+void sl_transfer_release(struct sluice_transfer *transfer);
+
+/* --- transfer_prepare.c: allocation at submit, any thread --- */
+sluice_status sl_transfer_prepare(struct sluice_plan *plan, struct sl_sealed *sealed,
+                                  const struct sluice_transfer_options *options, struct sluice_transfer **ret);
+
+/* Lets go of the application's gates. Nobody waits at them any more. */
+void sl_transfer_drop_gates(struct sluice_transfer *transfer);
+
+/* --- transfer_drive.c: scheduler thread --- */
+void sl_transfer_begin(struct sl_driver *driver, struct sl_order *order);
+void sl_transfer_asked(struct sl_driver *driver, struct sl_order *order);
+void sl_transfer_action(struct sl_driver *driver, const struct sl_action *action);
+void sl_transfer_publish(struct sl_driver *driver, struct sluice_transfer *transfer);
+
+/* --- transfer_events.c --- */
+extern const struct sl_source_ops sl_transfer_source_ops;
+void sl_transfer_push(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t kind);
+void sl_transfer_window_done(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t window);
+
+#endif

@@ -1,0 +1,161 @@
+/* Plans by calls: what is refused before and after the seal, buffers that overlap or are too small, rebinding. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "support/solo.h"
+
+static struct solo solo;
+static uint8_t buffer[4 * SOLO_BYTES];
+
+static sluice_plan *new_plan(uint32_t params)
+{
+    sluice_plan *plan = NULL;
+    struct sluice_region whole = {.row_bytes = SOLO_BYTES, .rows = 1, .pitch = SOLO_BYTES};
+    cr_assert_eq(sluice_plan_create(1, &plan), SLUICE_OK);
+    for (uint32_t p = 0; p < params; p++) {
+        struct sluice_param param = {.id = p, .dtype = SLUICE_DTYPE_U8, .bytes = SOLO_BYTES, .name = "layer.weight"};
+        cr_assert_eq(sluice_plan_add_param(plan, &param), SLUICE_OK);
+        cr_assert_eq(sluice_plan_add_send(plan, p, p, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
+        cr_assert_eq(sluice_plan_add_recv(plan, p, p, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
+    }
+    return plan;
+}
+
+static void bind_at(sluice_plan *plan, uint32_t param, enum sluice_role role, size_t offset, uint64_t bytes)
+{
+    cr_assert_eq(sluice_plan_bind(plan, param, role, buffer + offset, bytes), SLUICE_OK);
+}
+
+static void expect_seal(sluice_plan *plan, sluice_status expected, const char *words)
+{
+    sluice_status status = sluice_plan_seal_wait(plan, solo.runtime, NULL, 0);
+    cr_expect_eq(status, expected, "%s", sluice_last_error()->text);
+    if (words != NULL)
+        cr_expect_not_null(strstr(sluice_last_error()->text, words), "%s", sluice_last_error()->text);
+}
+
+Test(plan_api, seals_halves_of_local_tasks_and_moves_them)
+{
+    solo_open(&solo, NULL);
+    sluice_plan *plan = new_plan(1);
+    memset(buffer, 9, SOLO_BYTES);
+    bind_at(plan, 0, SLUICE_ROLE_SOURCE, 0, SOLO_BYTES);
+    bind_at(plan, 0, SLUICE_ROLE_DESTINATION, SOLO_BYTES, SOLO_BYTES);
+    cr_expect_eq(sluice_plan_windows(plan), 0u);
+    expect_seal(plan, SLUICE_OK, NULL);
+    sluice_transfer *transfer = NULL;
+    cr_assert_eq(sluice_submit(plan, NULL, &transfer), SLUICE_OK);
+    cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
+    cr_expect(solo_all(buffer + SOLO_BYTES, SOLO_BYTES, 9));
+    struct sluice_param param = {.id = 1};
+    cr_expect_eq(sluice_plan_add_param(plan, &param), SLUICE_STATE);
+    cr_expect_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, buffer, SOLO_BYTES), SLUICE_STATE);
+    expect_seal(plan, SLUICE_STATE, NULL);
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(solo.runtime);
+}
+
+Test(plan_api, names_the_parameter_without_a_buffer_and_can_be_sealed_later)
+{
+    solo_open(&solo, NULL);
+    sluice_plan *plan = new_plan(1);
+    bind_at(plan, 0, SLUICE_ROLE_SOURCE, 0, SOLO_BYTES);
+    expect_seal(plan, SLUICE_PLAN, "parameter 0 (layer.weight) has no destination buffer");
+    bind_at(plan, 0, SLUICE_ROLE_DESTINATION, SOLO_BYTES, SOLO_BYTES - 1);
+    expect_seal(plan, SLUICE_PLAN, "4095 bytes");
+    bind_at(plan, 0, SLUICE_ROLE_DESTINATION, SOLO_BYTES, SOLO_BYTES);
+    expect_seal(plan, SLUICE_OK, NULL);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(solo.runtime);
+}
+
+Test(plan_api, refuses_destinations_that_overlap_and_allows_tied_sources)
+{
+    solo_open(&solo, NULL);
+    sluice_plan *plan = new_plan(2);
+    bind_at(plan, 0, SLUICE_ROLE_SOURCE, 0, SOLO_BYTES);
+    bind_at(plan, 1, SLUICE_ROLE_SOURCE, 0, SOLO_BYTES);
+    bind_at(plan, 0, SLUICE_ROLE_DESTINATION, SOLO_BYTES, SOLO_BYTES);
+    bind_at(plan, 1, SLUICE_ROLE_DESTINATION, 2 * SOLO_BYTES - 1, SOLO_BYTES);
+    expect_seal(plan, SLUICE_PLAN, "destination buffer of parameter 0");
+    bind_at(plan, 1, SLUICE_ROLE_DESTINATION, SOLO_BYTES / 2, SOLO_BYTES);
+    expect_seal(plan, SLUICE_PLAN, "overlaps");
+    bind_at(plan, 1, SLUICE_ROLE_DESTINATION, 2 * SOLO_BYTES, SOLO_BYTES);
+    expect_seal(plan, SLUICE_OK, NULL);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(solo.runtime);
+}
+
+Test(plan_api, refuses_null_and_wrapping_buffers)
+{
+    sluice_plan *plan = new_plan(1);
+    cr_expect_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, NULL, 8), SLUICE_INVALID);
+    cr_expect_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, NULL, 0), SLUICE_OK);
+    cr_expect_eq(sluice_plan_bind(plan, 7, SLUICE_ROLE_SOURCE, buffer, 8), SLUICE_INVALID);
+    cr_expect_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, (void *)(UINTPTR_MAX - 3), 8), SLUICE_INVALID);
+    cr_expect_eq(sluice_plan_bind(NULL, 0, SLUICE_ROLE_SOURCE, buffer, 8), SLUICE_INVALID);
+    sluice_plan_destroy(plan);
+}
+
+Test(plan_api, refuses_a_plan_for_another_world)
+{
+    sluice_plan *plan = NULL;
+    solo_open(&solo, NULL);
+    cr_assert_eq(sluice_plan_create(3, &plan), SLUICE_OK);
+    expect_seal(plan, SLUICE_PLAN, "3 ranks");
+    cr_expect_eq(sluice_plan_create(0, &plan), SLUICE_INVALID);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(solo.runtime);
+}
+
+Test(plan_api, of_no_tasks_runs_and_completes_at_once)
+{
+    struct sluice_progress progress = {.size = sizeof progress};
+    sluice_plan *plan = NULL;
+    sluice_transfer *transfer = NULL;
+    solo_open(&solo, NULL);
+    cr_assert_eq(sluice_plan_create(1, &plan), SLUICE_OK);
+    expect_seal(plan, SLUICE_OK, NULL);
+    struct sluice_transfer_options options = solo_options(&solo);
+    cr_assert_eq(sluice_submit(plan, &options, &transfer), SLUICE_OK);
+    cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
+    cr_assert_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
+    cr_expect_eq(progress.bytes_total, 0u);
+    cr_expect_eq(progress.state, (uint32_t)SLUICE_TRANSFER_DONE);
+    cr_expect_eq(solo_count_kind(&solo, SLUICE_EVENT_COMPLETED), 1u);
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(solo.runtime);
+}
+
+Test(plan_api, rebinds_without_a_seal_and_refuses_while_it_runs)
+{
+    static uint8_t moved[SOLO_BYTES];
+    sluice_gate *gate = NULL;
+    solo_open(&solo, NULL);
+    solo_seal(&solo, 2, SOLO_PARAMS * SOLO_BYTES);
+    struct sluice_transfer_options options = solo_options(&solo);
+    cr_assert_eq(sluice_gate_host(solo.runtime, &gate), SLUICE_OK);
+    options.source_gate = gate;
+    sluice_transfer *transfer = solo_submit(&solo, &options);
+    cr_expect_eq(sluice_plan_rebind(solo.plan, 1, SLUICE_ROLE_DESTINATION, moved, SOLO_BYTES), SLUICE_STATE);
+    cr_assert_eq(sluice_gate_open(gate), SLUICE_OK);
+    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
+    sluice_transfer_destroy(transfer);
+    cr_expect_eq(sluice_plan_rebind(solo.plan, 1, SLUICE_ROLE_DESTINATION, moved, SOLO_BYTES - 1), SLUICE_PLAN);
+    cr_expect_eq(sluice_plan_rebind(solo.plan, 1, SLUICE_ROLE_DESTINATION, solo.destination[0], SOLO_BYTES),
+                 SLUICE_PLAN);
+    cr_assert_eq(sluice_plan_rebind(solo.plan, 1, SLUICE_ROLE_DESTINATION, moved, SOLO_BYTES), SLUICE_OK);
+    memset(solo.destination, 0xee, sizeof solo.destination);
+    options.source_gate = NULL;
+    options.landing = SLUICE_LANDING_SHADOW;
+    transfer = solo_submit(&solo, &options);
+    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
+    cr_expect(solo_all(moved, SOLO_BYTES, 2));
+    cr_expect(solo_all(solo.destination[0], SOLO_BYTES, 1));
+    cr_expect(solo_all(solo.destination[1], SOLO_BYTES, 0xee));
+    sluice_transfer_destroy(transfer);
+    sluice_gate_destroy(gate);
+    solo_close(&solo);
+}
