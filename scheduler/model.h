@@ -28,6 +28,7 @@ struct sl_tensor {
     uint64_t shape[SL_TENSOR_DIMS];
     uint64_t blocks[SL_TENSOR_BLOCKS]; /* along `dim`, each split on its own; at least one when split */
     uint64_t query, kv;                /* heads of a fused query-key-value tensor; 0: not one */
+    _Bool even;                        /* such a tensor is cut evenly even where tp exceeds the key-value heads */
     uint64_t units;                    /* indivisible parts of the dimension (key-value heads); 0: elements */
     uint32_t experts;                  /* 0: not an expert tensor */
     uint32_t stride;                   /* tensors that were fused along `dim`: 2 for gate and up */

@@ -109,14 +109,20 @@ static sluice_status read_heads(const json_t *object, const char *path, struct s
     const json_t *heads = json_object_get(object, "heads");
     if (!heads)
         return SLUICE_OK;
-    static const char *const keys[] = {"query", "kv", NULL};
+    static const char *const keys[] = {"query", "kv", "cut", NULL};
+    const char *cut = "heads";
     sluice_status status = sl_json_only(heads, keys, path);
+    if (status == SLUICE_OK && json_object_get(heads, "cut"))
+        status = sl_json_text(heads, "cut", path, &cut);
     if (status == SLUICE_OK)
         status = sl_json_u64(heads, "query", path, &tensor->query);
     if (status == SLUICE_OK)
         status = sl_json_u64(heads, "kv", path, &tensor->kv);
     if (status != SLUICE_OK)
         return status;
+    if (strcmp(cut, "heads") != 0 && strcmp(cut, "even") != 0)
+        return bad(path, "heads: cut: want \"heads\" or \"even\"");
+    tensor->even = cut[0] == 'e';
     uint64_t whole = tensor->shape[tensor->dim];
     if (tensor->kv == 0 || tensor->query == 0 || tensor->query > whole || tensor->kv > whole ||
         tensor->query % tensor->kv || whole % (tensor->query + 2 * tensor->kv))

@@ -78,6 +78,8 @@ Test(model, shapes_that_contradict_themselves_are_refused)
             "m.json.first[0]: at most one of heads, units, stride and blocks");
     refused("\"dim\":0", "\"dim\":0,\"heads\":{\"query\":3,\"kv\":2}",
             "m.json.first[0]: heads: kv must divide query, and query + 2 kv the dimension");
+    refused("\"dim\":0", "\"dim\":0,\"heads\":{\"query\":2,\"kv\":1,\"cut\":\"odd\"}",
+            "m.json.first[0]: heads: cut: want \"heads\" or \"even\"");
     refused("\"pattern\":\"AAB\"", "\"pattern\":\"AAC\"",
             "m.json: pattern: layer 2 is a 'C', which \"layers\" does not have");
     refused("\"pattern\":\"AAB\"", "\"pattern\":\"\"", "m.json: pattern: want one letter per layer, 1 to 4096");
