@@ -357,7 +357,12 @@ static sluice_status read_model(struct reader *reader)
         status = read_kinds(reader);
     if (status == SLUICE_OK)
         status = read_pattern(reader);
-    return status == SLUICE_OK ? read_end(reader, "last", IN_LAST, &reader->model->last) : status;
+    if (status == SLUICE_OK)
+        status = read_end(reader, "last", IN_LAST, &reader->model->last);
+    uint64_t bytes = 0;
+    if (status == SLUICE_OK)
+        SL_IGNORE(sl_model_params(reader->model, &bytes) == 0);
+    return bytes > SLUICE_BYTES_MAX ? bad(reader->what, "the model is larger than 2^62 bytes") : status;
 }
 
 sluice_status sl_model_read(const char *text, size_t bytes, const char *what, struct sl_mem *mem, struct sl_model *ret)

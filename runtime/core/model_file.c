@@ -130,7 +130,9 @@ sluice_status sl_model_names(struct sl_mem *mem, struct sl_model_names *ret)
     DIR *folder = opendir(path);
     if (!folder)
         return sl_fail(SLUICE_NOT_FOUND, "model", "cannot read %s", path);
-    for (struct dirent *entry = readdir(folder); entry && status == SLUICE_OK; entry = readdir(folder))
+    struct dirent *entry;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is this call's own, so readdir is safe */
+    while (status == SLUICE_OK && (entry = readdir(folder)) != NULL)
         status = add_name(&names, entry->d_name);
     SL_IGNORE(closedir(folder));
     if (status != SLUICE_OK) {

@@ -181,6 +181,20 @@ Test(layout_plan, scale_shrinks_rows_and_keeps_everything_else)
     sl_plan_drop(&plan);
 }
 
+/* Two bytes a row become sixteen, which is too much for 2^60 rows. */
+Test(layout_plan, scale_that_would_overflow_is_refused)
+{
+    static struct sl_layout sides[2];
+    struct sl_layout_options options = {.scale = 2};
+    struct sl_model model;
+    struct sl_plan plan;
+    tiny("{\"name\":\"{layer}.w\",\"shape\":[1152921504606846976,2],\"split\":\"tp\",\"dim\":1}", &model);
+    cr_assert_eq(sl_layout_parse("tp=2,world=2", "--from", &sides[0]), SLUICE_OK);
+    cr_assert_eq(sl_layout_parse("world=1", "--to", &sides[1]), SLUICE_OK);
+    cr_expect_eq(sl_plan_make(&model, &sides[0], &sides[1], &options, sl_mem_default(), &plan), SLUICE_LIMIT);
+    sl_model_drop(&model);
+}
+
 Test(layout_plan, ids_follow_parameters_or_destinations)
 {
     static const char two[] = "{\"name\":\"{layer}.a\",\"shape\":[4]},{\"name\":\"{layer}.b\",\"shape\":[4]}";
