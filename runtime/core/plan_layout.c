@@ -1,28 +1,22 @@
 /*
  * plan_layout.c: the planner behind the public interface.
  *
- * - Options of an older, shorter struct are extended with zeros; of a longer one the rest must be zero.
  * - A plan that leaves here was validated.
  */
-#include <string.h>
-
 #include "runtime/base/error.h"
 #include "runtime/core/model_file.h"
+#include "runtime/core/options.h"
+#include "runtime/core/plan_object.h"
 
 static sluice_status read_options(const struct sluice_layout_options *given, struct sl_layout_options *ret)
 {
     struct sluice_layout_options options = SLUICE_LAYOUT_OPTIONS_INIT;
-    if (given) {
-        const unsigned char *bytes = (const unsigned char *)given;
-        if (given->size < sizeof given->size)
-            return sl_fail(SLUICE_INVALID, "layout", "options: size is not set");
-        for (size_t i = sizeof options; i < given->size; i++)
-            if (bytes[i] != 0)
-                return sl_fail(SLUICE_UNSUPPORTED, "layout", "options: made for a newer version of the library");
-        memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
-    }
+    sluice_status status = given ? sl_options_copy(&options, sizeof options, given, "layout options") : SLUICE_OK;
+    if (status != SLUICE_OK)
+        return status;
     if (options.source_choice > SLUICE_SOURCE_FIRST || options.id_order > SLUICE_ID_DESTINATION || options.reserved)
-        return sl_fail(SLUICE_INVALID, "layout", "options: unknown source choice, id order or reserved field");
+        return sl_fail(SLUICE_INVALID, "layout",
+                       "layout options: unknown source choice or id order, or reserved is not 0");
     *ret = (struct sl_layout_options){.source_choice = (enum sluice_source_choice)options.source_choice,
                                       .id_order = (enum sluice_id_order)options.id_order,
                                       .scale = options.scale};
@@ -65,4 +59,25 @@ sluice_status sl_plan_from_layouts(const char *model, const char *from, const ch
     status = make_validated(&opened, &sides[0], &sides[1], &choices, mem, ret);
     sl_model_drop(&opened);
     return status;
+}
+
+sluice_status sluice_plan_from_layouts(const char *model, const char *from, const char *to,
+                                       const struct sluice_layout_options *options, sluice_plan **ret_plan)
+{
+    struct sluice_plan *plan = NULL;
+    struct sl_plan store;
+    if (!ret_plan)
+        return sl_fail(SLUICE_INVALID, "layout", "no place for the plan given");
+    sluice_status status = sl_plan_from_layouts(model, from, to, options, sl_mem_default(), &store);
+    if (status != SLUICE_OK)
+        return status;
+    status = sl_plan_object_new(store.world, &plan);
+    if (status != SLUICE_OK) {
+        sl_plan_drop(&store);
+        return status;
+    }
+    sl_plan_drop(&plan->store);
+    plan->store = store;
+    *ret_plan = plan;
+    return SLUICE_OK;
 }
