@@ -76,6 +76,11 @@ struct sluice_backend_config {
     sluice_log_fn log;
     void *log_user;
     void *extra; /* sim: its world; else NULL */
+    /*
+     * Makes `error` the calling thread's last error in the library that opened the device. A backend in a module of
+     * its own calls it before it returns an error; one that is linked in may leave it alone. May be NULL.
+     */
+    void (*fail)(const struct sluice_error *error);
 };
 
 struct sluice_group_config {

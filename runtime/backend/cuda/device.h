@@ -1,0 +1,174 @@
+/*
+ * device.h: what the files of the CUDA backend share.
+ *
+ * Thread rules: every function but the abort runs on the thread that calls the backend table (one at a
+ * time). Every entry of the table enters the device (sl_cuda_enter) and leaves it again, so that the
+ * caller's current device and capture mode stay what they were.
+ */
+#ifndef SL_CUDA_DEVICE_H
+#define SL_CUDA_DEVICE_H
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runtime/backend/cuda/kernels.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/base/memory.h"
+#include "sluice/backend.h"
+
+enum {
+    SL_CUDA_QUEUES_MAX = 16,
+    SL_CUDA_MARKERS_MAX = 64,
+    SL_CUDA_OPS_MAX = 64, /* of a queue, accepted and not complete */
+    SL_CUDA_TILE_BYTES = 256 * 1024
+};
+
+enum sl_cuda_op_state {
+    SL_CUDA_WAITING, /* accepted; nothing of it is on the stream */
+    SL_CUDA_ISSUING, /* a group that NCCL is still launching */
+    SL_CUDA_ISSUED,  /* on the stream, its event recorded */
+    SL_CUDA_FAILED   /* never ran or failed; its completion carries the error */
+};
+
+struct sl_cuda_op {
+    struct sluice_op op;
+    enum sl_cuda_op_state state;
+    uint64_t record;   /* WAIT: the marker's record number that must be on its stream first */
+    cudaEvent_t done;  /* owned by the ring position */
+    cudaEvent_t begin; /* only when tracing */
+    _Bool aborted;     /* was in flight when the communicator was aborted */
+};
+
+struct sl_cuda_marker {
+    cudaEvent_t event;
+    uint64_t submitted; /* records accepted so far */
+    uint64_t issued;    /* records that are on their stream */
+};
+
+/* Operations [head, issued) are on the stream, [issued, tail) are not. Numbers grow; position = number % OPS_MAX. */
+struct sluice_queue {
+    struct sluice_device *device;
+    cudaStream_t stream;
+    cudaStream_t notify; /* carries nothing but wake-ups behind this queue's events */
+    uint64_t head, issued, tail;
+    struct sl_cuda_op ops[SL_CUDA_OPS_MAX];
+    struct sluice_error error; /* the first failure; everything behind it ends with it */
+};
+
+struct sluice_set {
+    struct sluice_device *device;
+    struct sl_tile *tiles; /* device memory */
+    uint32_t count;
+    uint64_t bytes;
+    enum sluice_copy_kind kind;
+};
+
+enum sl_cuda_group_state {
+    SL_CUDA_GROUP_OPENING, /* the communicator is being made */
+    SL_CUDA_GROUP_WARMING, /* the first messages of every pair are on their way */
+    SL_CUDA_GROUP_READY,
+    SL_CUDA_GROUP_ABORTING,
+    SL_CUDA_GROUP_DEAD
+};
+
+struct sluice_group {
+    struct sluice_device *device;
+    ncclComm_t comm;
+    _Bool lent;
+    enum sl_cuda_group_state state;
+    uint64_t open_cookie;
+    _Bool open_pending;           /* its completion is still owed */
+    struct sluice_queue *issuing; /* the queue whose group NCCL is launching; NULL: none */
+    uint8_t *peers;
+    uint32_t world, rank;
+    uint32_t warm_next; /* the next distance between ranks to warm up */
+    _Bool warm_recorded;
+    void *warm_memory;
+    cudaEvent_t warm_done;
+    struct sluice_error error;
+    /* The abort: any thread sets `abort_wanted`; a helper thread takes the communicator over. */
+    atomic_bool abort_wanted;
+    atomic_int abort_done;
+    pthread_t abort_thread;
+    struct takeover *job;
+    _Bool abort_started;
+    _Bool kept_aside;
+    uint64_t abort_deadline;
+};
+
+struct sluice_device {
+    struct sluice_backend_config config;
+    struct sl_log log;
+    struct sl_mem *mem;
+    int ordinal;
+    uint32_t multiprocessors;
+    uint32_t nccl_version;
+    struct sluice_queue *queues[SL_CUDA_QUEUES_MAX];
+    uint32_t queue_count;
+    struct sluice_group *group; /* one communicator a device */
+    struct sl_cuda_marker markers[SL_CUDA_MARKERS_MAX];
+    cudaStream_t setup;    /* descriptors and warm-up; never between launch and completion */
+    cudaEvent_t time_zero; /* tracing: host time `time_zero_ns` */
+    uint64_t time_zero_ns;
+    uint64_t staging_bytes;
+    struct sluice_error sticky; /* the context is lost: everything ends with this */
+};
+
+/* What sl_cuda_leave puts back. */
+struct sl_cuda_scope {
+    int previous;
+    enum cudaStreamCaptureMode mode;
+};
+sluice_status sl_cuda_enter(struct sluice_device *device, struct sl_cuda_scope *ret);
+void sl_cuda_leave(const struct sl_cuda_scope *scope);
+
+/* Turns a CUDA result into a status and the thread's last error; OK for cudaSuccess. */
+sluice_status sl_cuda_status(cudaError_t result, const char *what);
+sluice_status sl_nccl_status(ncclResult_t result, const char *what);
+/* Hands the thread's last error over to the library that opened the device; returns `status`. */
+sluice_status sl_cuda_report(const struct sluice_backend_config *config, sluice_status status);
+/* Keeps the first error after which the context is of no use. */
+void sl_cuda_lose(struct sluice_device *device, cudaError_t result, const char *what);
+
+/* set.c */
+sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_kind kind,
+                               const struct sluice_copy *pieces, size_t count, struct sluice_set **ret);
+void sl_cuda_set_close(struct sluice_set *set);
+
+/* queue.c */
+sluice_status sl_cuda_queue_open(struct sluice_device *device, struct sluice_queue **ret);
+void sl_cuda_queue_close(struct sluice_queue *queue);
+sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op *op);
+/* Puts on the streams what may go there; true when anything moved. */
+_Bool sl_cuda_issue(struct sluice_device *device);
+/* NCCL has launched the group of this queue, or failed to. */
+void sl_cuda_group_issued(struct sluice_queue *queue, const struct sluice_error *error);
+
+/* poll.c */
+sluice_status sl_cuda_poll(struct sluice_device *device, struct sluice_completion *ret, uint32_t max,
+                           uint32_t *ret_count);
+sluice_status sl_cuda_arm(struct sluice_device *device);
+
+/* group.c */
+sluice_status sl_cuda_group_address(struct sluice_device *device, struct sluice_blob *ret);
+sluice_status sl_cuda_group_open(struct sluice_device *device, const struct sluice_group_config *config,
+                                 uint64_t cookie, struct sluice_group **ret);
+void sl_cuda_group_close(struct sluice_group *group);
+_Bool sl_cuda_group_is_busy(const struct sluice_group *group);
+/* Channels (and multiprocessors) of a communicator: a power of two within max_ctas. */
+uint32_t sl_cuda_channels(const struct sluice_device *device);
+/* Advances opening, warming, launching and aborting. */
+void sl_cuda_group_advance(struct sluice_group *group);
+/* Hands one window's messages to NCCL on the queue's stream. AGAIN: the communicator is busy. */
+sluice_status sl_cuda_group_start(struct sluice_group *group, struct sluice_queue *queue, const struct sluice_op *op);
+/* The completion that group_open promised, once it is due. */
+_Bool sl_cuda_group_opened(struct sluice_group *group, struct sluice_completion *ret);
+
+/* abort.c */
+sluice_status sl_cuda_abort(struct sluice_group *group);
+void sl_cuda_group_advance_abort(struct sluice_group *group);
+
+#endif

@@ -1,0 +1,282 @@
+/*
+ * Queues: a CUDA stream and a ring of accepted operations that go onto it in order.
+ *
+ * Invariants: an operation goes onto the stream only when all before it are there; while NCCL launches a
+ * group of a queue, nothing else touches that stream; a WAIT goes there only after the RECORD that it refers
+ * to, since CUDA takes the wait for a record that comes later as done.
+ */
+#include "runtime/backend/cuda/device.h"
+
+static struct sl_cuda_op *op_at(struct sluice_queue *queue, uint64_t number)
+{
+    return &queue->ops[number % SL_CUDA_OPS_MAX];
+}
+
+/* --- open and close --- */
+
+static sluice_status open_events(struct sluice_queue *queue)
+{
+    unsigned flags = queue->device->config.trace ? cudaEventDefault : cudaEventDisableTiming;
+    for (uint32_t i = 0; i < SL_CUDA_OPS_MAX; i++) {
+        sluice_status status =
+            sl_cuda_status(cudaEventCreateWithFlags(&queue->ops[i].done, flags), "creating an event");
+        if (status == SLUICE_OK && queue->device->config.trace)
+            status = sl_cuda_status(cudaEventCreateWithFlags(&queue->ops[i].begin, flags), "creating an event");
+        if (status != SLUICE_OK)
+            return status;
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status open_streams(struct sluice_queue *queue)
+{
+    int lowest = 0, highest = 0;
+    sluice_status status = sl_cuda_status(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "reading priorities");
+    int priority = queue->device->config.high_priority ? highest : lowest;
+    if (status == SLUICE_OK)
+        status = sl_cuda_status(cudaStreamCreateWithPriority(&queue->stream, cudaStreamNonBlocking, priority),
+                                "creating a stream");
+    if (status == SLUICE_OK)
+        status = sl_cuda_status(cudaStreamCreateWithFlags(&queue->notify, cudaStreamNonBlocking), "creating a stream");
+    return status;
+}
+
+static void destroy(struct sluice_queue *queue)
+{
+    for (uint32_t i = 0; i < SL_CUDA_OPS_MAX; i++) {
+        if (queue->ops[i].done != NULL)
+            (void)cudaEventDestroy(queue->ops[i].done);
+        if (queue->ops[i].begin != NULL)
+            (void)cudaEventDestroy(queue->ops[i].begin);
+    }
+    /* Wake-ups must not come after the device is gone; a lost context runs none. */
+    if (queue->notify != NULL && queue->device->sticky.status == SLUICE_OK)
+        (void)cudaStreamSynchronize(queue->notify);
+    if (queue->notify != NULL)
+        (void)cudaStreamDestroy(queue->notify);
+    if (queue->stream != NULL)
+        (void)cudaStreamDestroy(queue->stream);
+}
+
+sluice_status sl_cuda_queue_open(struct sluice_device *device, struct sluice_queue **ret)
+{
+    struct sl_cuda_scope scope;
+    if (device->queue_count == SL_CUDA_QUEUES_MAX)
+        return sl_fail(SLUICE_LIMIT, "cuda", "more than %d queues", SL_CUDA_QUEUES_MAX);
+    struct sluice_queue *queue = sl_new(device->mem, sizeof *queue, "cuda queue");
+    if (queue == NULL)
+        return SLUICE_NOMEM;
+    queue->device = device;
+    sluice_status status = sl_cuda_enter(device, &scope);
+    if (status == SLUICE_OK) {
+        status = open_streams(queue);
+        if (status == SLUICE_OK)
+            status = open_events(queue);
+        if (status != SLUICE_OK)
+            destroy(queue);
+        sl_cuda_leave(&scope);
+    }
+    if (status != SLUICE_OK) {
+        sl_free(device->mem, queue);
+        return status;
+    }
+    device->queues[device->queue_count++] = queue;
+    *ret = queue;
+    return SLUICE_OK;
+}
+
+void sl_cuda_queue_close(struct sluice_queue *queue)
+{
+    struct sl_cuda_scope scope;
+    if (queue == NULL)
+        return;
+    struct sluice_device *device = queue->device;
+    for (uint32_t i = 0; i < device->queue_count; i++)
+        if (device->queues[i] == queue)
+            device->queues[i--] = device->queues[--device->queue_count];
+    if (sl_cuda_enter(device, &scope) == SLUICE_OK) {
+        destroy(queue);
+        sl_cuda_leave(&scope);
+    }
+    sl_free(device->mem, queue);
+}
+
+/* --- accepting --- */
+
+static sluice_status check_op(const struct sluice_queue *queue, const struct sluice_op *op)
+{
+    const struct sluice_device *device = queue->device;
+    switch (op->kind) {
+    case SLUICE_OP_COPY:
+        return op->set != NULL ? SLUICE_OK : sl_fail(SLUICE_INVALID, "cuda", "a copy without a set");
+    case SLUICE_OP_GROUP:
+        if (op->group == NULL || op->group->state != SL_CUDA_GROUP_READY)
+            return op->group != NULL && op->group->state >= SL_CUDA_GROUP_ABORTING
+                       ? SLUICE_OK /* ends with ABORTED */
+                       : sl_fail(SLUICE_STATE, "cuda", "a group on a communicator that is not open");
+        return SLUICE_OK;
+    case SLUICE_OP_WAIT:
+    case SLUICE_OP_RECORD:
+        if (op->marker >= SL_CUDA_MARKERS_MAX)
+            return sl_fail(SLUICE_INVALID, "cuda", "marker %u is not below %d", op->marker, SL_CUDA_MARKERS_MAX);
+        if (op->kind == SLUICE_OP_WAIT && device->markers[op->marker].submitted == 0)
+            return sl_fail(SLUICE_INVALID, "cuda", "a wait for marker %u that nothing recorded", op->marker);
+        return SLUICE_OK;
+    case SLUICE_OP_FENCE:
+        return SLUICE_OK;
+    default:
+        return sl_fail(SLUICE_INVALID, "cuda", "unknown operation %u", op->kind);
+    }
+}
+
+sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op *op)
+{
+    struct sl_cuda_scope scope;
+    struct sluice_device *device = queue->device;
+    if (queue->tail - queue->head == SL_CUDA_OPS_MAX)
+        return SLUICE_AGAIN;
+    sluice_status status = check_op(queue, op);
+    if (status != SLUICE_OK)
+        return status;
+    struct sl_cuda_op *slot = op_at(queue, queue->tail++);
+    slot->op = *op;
+    slot->state = SL_CUDA_WAITING;
+    slot->aborted = 0;
+    if (op->kind == SLUICE_OP_RECORD)
+        slot->record = ++device->markers[op->marker].submitted;
+    if (op->kind == SLUICE_OP_WAIT)
+        slot->record = device->markers[op->marker].submitted;
+    if (sl_cuda_enter(device, &scope) == SLUICE_OK) {
+        SL_IGNORE(sl_cuda_issue(device));
+        sl_cuda_leave(&scope);
+    }
+    return SLUICE_OK;
+}
+
+/* --- issuing --- */
+
+static void CUDART_CB wake(void *context)
+{
+    const struct sluice_device *device = context;
+    device->config.wake(device->config.wake_context);
+}
+
+/* Everything behind an operation's own work: its event and, if wanted, the wake-up behind that. */
+static cudaError_t close_op(struct sluice_queue *queue, struct sl_cuda_op *slot)
+{
+    cudaError_t result = cudaEventRecord(slot->done, queue->stream);
+    if (result == cudaSuccess && slot->op.notify)
+        result = cudaStreamWaitEvent(queue->notify, slot->done, 0);
+    if (result == cudaSuccess && slot->op.notify)
+        result = cudaLaunchHostFunc(queue->notify, wake, queue->device);
+    return result;
+}
+
+static void finish_issue(struct sluice_queue *queue, struct sl_cuda_op *slot)
+{
+    cudaError_t result = close_op(queue, slot);
+    slot->state = result == cudaSuccess ? SL_CUDA_ISSUED : SL_CUDA_FAILED;
+    if (result != cudaSuccess)
+        sl_cuda_lose(queue->device, result, "recording an event");
+    queue->issued++;
+}
+
+static void fail_op(struct sluice_queue *queue, struct sl_cuda_op *slot, const struct sluice_error *error)
+{
+    slot->state = SL_CUDA_FAILED;
+    if (queue->error.status == SLUICE_OK)
+        queue->error = *error;
+    queue->issued++;
+}
+
+void sl_cuda_group_issued(struct sluice_queue *queue, const struct sluice_error *error)
+{
+    struct sl_cuda_op *slot = op_at(queue, queue->issued);
+    SL_ASSERT(queue->issued < queue->tail && slot->state == SL_CUDA_ISSUING);
+    if (error != NULL)
+        fail_op(queue, slot, error);
+    else
+        finish_issue(queue, slot);
+}
+
+static cudaError_t issue_copy(struct sluice_queue *queue, const struct sluice_set *set)
+{
+    const struct sluice_device *device = queue->device;
+    uint32_t most = device->config.max_ctas;
+    most = most == 0 || most > device->multiprocessors ? device->multiprocessors : most;
+    return sl_kernel_copy(set->tiles, set->count, most, device->multiprocessors, queue->stream);
+}
+
+static cudaError_t issue_marker(struct sluice_queue *queue, struct sl_cuda_op *slot)
+{
+    struct sl_cuda_marker *marker = &queue->device->markers[slot->op.marker];
+    if (slot->op.kind == SLUICE_OP_WAIT)
+        return cudaStreamWaitEvent(queue->stream, marker->event, 0);
+    marker->issued = slot->record;
+    return cudaEventRecord(marker->event, queue->stream);
+}
+
+/* Starts a group; false when the communicator has to finish another one first. */
+static _Bool issue_group(struct sluice_queue *queue, struct sl_cuda_op *slot)
+{
+    struct sluice_error error;
+    sluice_status status = sl_cuda_group_start(slot->op.group, queue, &slot->op);
+    if (status == SLUICE_AGAIN)
+        return 0;
+    if (status == SLUICE_OK) {
+        slot->state = SL_CUDA_ISSUING;
+        return 1;
+    }
+    sl_error_take(&error);
+    fail_op(queue, slot, &error);
+    return 1;
+}
+
+/* Puts the next operation of a queue on its stream; false when it must wait. */
+static _Bool issue_next(struct sluice_queue *queue)
+{
+    struct sluice_device *device = queue->device;
+    if (queue->issued == queue->tail)
+        return 0;
+    struct sl_cuda_op *slot = op_at(queue, queue->issued);
+    if (slot->state == SL_CUDA_ISSUING)
+        return 0;
+    if (device->sticky.status != SLUICE_OK) {
+        fail_op(queue, slot, &device->sticky);
+        return 1;
+    }
+    if (queue->error.status != SLUICE_OK && slot->op.kind != SLUICE_OP_RECORD) {
+        fail_op(queue, slot, &queue->error); /* nothing is unpacked that a failed group should have brought */
+        return 1;
+    }
+    if (slot->op.kind == SLUICE_OP_WAIT && device->markers[slot->op.marker].issued < slot->record)
+        return 0;
+    if (device->config.trace && slot->op.kind != SLUICE_OP_WAIT)
+        (void)cudaEventRecord(slot->begin, queue->stream);
+    if (slot->op.kind == SLUICE_OP_GROUP)
+        return issue_group(queue, slot);
+    cudaError_t result = cudaSuccess;
+    if (slot->op.kind == SLUICE_OP_COPY)
+        result = issue_copy(queue, slot->op.set);
+    else if (slot->op.kind == SLUICE_OP_WAIT || slot->op.kind == SLUICE_OP_RECORD)
+        result = issue_marker(queue, slot);
+    if (result != cudaSuccess) {
+        sl_cuda_lose(device, result, "launching an operation");
+        fail_op(queue, slot, &device->sticky);
+        return 1;
+    }
+    finish_issue(queue, slot);
+    return 1;
+}
+
+_Bool sl_cuda_issue(struct sluice_device *device)
+{
+    _Bool any = 0, moved;
+    do {
+        moved = 0;
+        for (uint32_t q = 0; q < device->queue_count; q++)
+            while (issue_next(device->queues[q]))
+                moved = any = 1;
+    } while (moved);
+    return any;
+}

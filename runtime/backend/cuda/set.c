@@ -1,0 +1,202 @@
+/*
+ * Copy sets: pieces become tiles in device memory when the set is opened, so that a launch is one kernel
+ * with two arguments.
+ *
+ * Invariants: tiles cover the pieces' bytes exactly and in order; a tile has at most TILE_BYTES; nothing
+ * here touches a stream that carries work.
+ */
+#include "runtime/backend/cuda/device.h"
+
+#include <string.h>
+
+enum { TILE_BYTES_MIN = 8192 };
+
+struct tiles {
+    struct sl_mem *mem;
+    struct sl_tile *list;
+    size_t count, capacity;
+    uint64_t tile_bytes;
+};
+
+/* One end of a run, walked from row to row. */
+struct cursor {
+    uint64_t address; /* of the next byte */
+    uint64_t row_left;
+    uint64_t row_bytes;
+    uint64_t pitch;
+};
+
+static struct cursor cursor_of(const struct sluice_strided *end)
+{
+    if (end->row_bytes == UINT64_MAX || end->row_bytes == end->pitch)
+        return (struct cursor){end->address + end->begin, UINT64_MAX, UINT64_MAX, 0};
+    uint64_t row = end->begin / end->row_bytes, column = end->begin % end->row_bytes;
+    return (struct cursor){end->address + row * end->pitch + column, end->row_bytes - column, end->row_bytes,
+                           end->pitch};
+}
+
+static void step(struct cursor *cursor, uint64_t bytes)
+{
+    cursor->address += bytes;
+    if (cursor->row_left == UINT64_MAX)
+        return;
+    cursor->row_left -= bytes;
+    if (cursor->row_left == 0) {
+        cursor->address += cursor->pitch - cursor->row_bytes;
+        cursor->row_left = cursor->row_bytes;
+    }
+}
+
+static void skip_rows(struct cursor *cursor, uint64_t rows, uint64_t row_bytes)
+{
+    cursor->address += cursor->row_left == UINT64_MAX ? rows * row_bytes : rows * cursor->pitch;
+}
+
+static sluice_status add(struct tiles *tiles, const struct sl_tile *tile)
+{
+    sluice_status status =
+        sl_grow(tiles->mem, &tiles->list, &tiles->capacity, tiles->count + 1, sizeof *tiles->list, "copy tiles");
+    if (status == SLUICE_OK)
+        tiles->list[tiles->count++] = *tile;
+    return status;
+}
+
+static _Bool at_row(const struct cursor *cursor)
+{
+    return cursor->row_left == UINT64_MAX || cursor->row_left == cursor->row_bytes;
+}
+
+/* Whole rows of one length at both ends, from here on; 0 when the ends do not fit each other. */
+static uint64_t common_row(const struct cursor *from, const struct cursor *to)
+{
+    if (!at_row(from) || !at_row(to) || (from->row_bytes == UINT64_MAX && to->row_bytes == UINT64_MAX))
+        return 0;
+    if (from->row_bytes != UINT64_MAX && to->row_bytes != UINT64_MAX && from->row_bytes != to->row_bytes)
+        return 0;
+    return from->row_bytes < to->row_bytes ? from->row_bytes : to->row_bytes;
+}
+
+static sluice_status add_rows(struct tiles *tiles, struct cursor *from, struct cursor *to, uint64_t row, uint64_t rows)
+{
+    uint64_t most = tiles->tile_bytes / row;
+    while (rows > 0) {
+        uint64_t now = rows < most ? rows : most;
+        struct sl_tile tile = {.from = from->address,
+                               .to = to->address,
+                               .from_pitch = from->row_left == UINT64_MAX ? row : from->pitch,
+                               .to_pitch = to->row_left == UINT64_MAX ? row : to->pitch,
+                               .row_bytes = (uint32_t)row,
+                               .rows = (uint32_t)now};
+        sluice_status status = add(tiles, &tile);
+        if (status != SLUICE_OK)
+            return status;
+        skip_rows(from, now, row);
+        skip_rows(to, now, row);
+        rows -= now;
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status add_piece(struct tiles *tiles, const struct sluice_copy *piece)
+{
+    struct cursor from = cursor_of(&piece->from), to = cursor_of(&piece->to);
+    uint64_t left = piece->bytes;
+    while (left > 0) {
+        uint64_t row = common_row(&from, &to);
+        if (row != 0 && row <= tiles->tile_bytes / 2 && left >= 2 * row) {
+            uint64_t rows = left / row;
+            sluice_status status = add_rows(tiles, &from, &to, row, rows);
+            if (status != SLUICE_OK)
+                return status;
+            left -= rows * row;
+            continue;
+        }
+        uint64_t run = left;
+        run = run < from.row_left ? run : from.row_left;
+        run = run < to.row_left ? run : to.row_left;
+        run = run < tiles->tile_bytes ? run : tiles->tile_bytes;
+        struct sl_tile tile = {.from = from.address, .to = to.address, .row_bytes = (uint32_t)run, .rows = 1};
+        sluice_status status = add(tiles, &tile);
+        if (status != SLUICE_OK)
+            return status;
+        step(&from, run);
+        step(&to, run);
+        left -= run;
+    }
+    return SLUICE_OK;
+}
+
+/* Small sets are cut finer, so that every multiprocessor has something to do. */
+static uint64_t tile_bytes_for(const struct sluice_device *device, uint64_t bytes)
+{
+    uint64_t share = bytes / (4 * (uint64_t)device->multiprocessors) & ~(uint64_t)4095;
+    if (share < TILE_BYTES_MIN)
+        return TILE_BYTES_MIN;
+    return share < SL_CUDA_TILE_BYTES ? share : SL_CUDA_TILE_BYTES;
+}
+
+static sluice_status upload(struct sluice_device *device, const struct tiles *tiles, struct sl_tile **ret)
+{
+    struct sl_cuda_scope scope;
+    size_t bytes = tiles->count * sizeof *tiles->list;
+    void *memory = NULL;
+    if (bytes == 0) {
+        *ret = NULL;
+        return SLUICE_OK;
+    }
+    sluice_status status = sl_cuda_enter(device, &scope);
+    if (status != SLUICE_OK)
+        return status;
+    status = sl_cuda_status(cudaMalloc(&memory, bytes), "allocating copy descriptors");
+    if (status == SLUICE_OK)
+        status = sl_cuda_status(cudaMemcpyAsync(memory, tiles->list, bytes, cudaMemcpyHostToDevice, device->setup),
+                                "copying descriptors");
+    if (status == SLUICE_OK)
+        status = sl_cuda_status(cudaStreamSynchronize(device->setup), "copying descriptors");
+    if (status != SLUICE_OK)
+        (void)cudaFree(memory);
+    else
+        *ret = memory;
+    sl_cuda_leave(&scope);
+    return status;
+}
+
+sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_kind kind,
+                               const struct sluice_copy *pieces, size_t count, struct sluice_set **ret)
+{
+    struct tiles tiles = {.mem = device->mem};
+    struct sluice_set *set = sl_new(device->mem, sizeof *set, "copy set");
+    if (set == NULL)
+        return SLUICE_NOMEM;
+    *set = (struct sluice_set){.device = device, .kind = kind};
+    for (size_t i = 0; i < count; i++)
+        set->bytes += pieces[i].bytes;
+    tiles.tile_bytes = tile_bytes_for(device, set->bytes);
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < count; i++)
+        status = add_piece(&tiles, &pieces[i]);
+    if (status == SLUICE_OK && tiles.count > UINT32_MAX)
+        status = sl_fail(SLUICE_LIMIT, "cuda", "a copy set of %zu tiles: lower window_bytes", tiles.count);
+    if (status == SLUICE_OK)
+        status = upload(device, &tiles, &set->tiles);
+    set->count = (uint32_t)tiles.count;
+    sl_free(device->mem, tiles.list);
+    if (status != SLUICE_OK) {
+        sl_free(device->mem, set);
+        return status;
+    }
+    *ret = set;
+    return SLUICE_OK;
+}
+
+void sl_cuda_set_close(struct sluice_set *set)
+{
+    struct sl_cuda_scope scope;
+    if (set == NULL)
+        return;
+    if (set->tiles != NULL && sl_cuda_enter(set->device, &scope) == SLUICE_OK) {
+        (void)cudaFree(set->tiles);
+        sl_cuda_leave(&scope);
+    }
+    sl_free(set->device->mem, set);
+}
