@@ -4,6 +4,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS sluice sluice_static EXPORT sluice-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY tools/models DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice FILES_MATCHING PATTERN "*.json")
 if(TARGET sluice_tool)
   install(TARGETS sluice_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

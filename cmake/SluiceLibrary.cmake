@@ -13,6 +13,10 @@ target_link_libraries(sluice_internal INTERFACE ${SLUICE_LINKED})
 add_library(sluice_objects OBJECT ${SLUICE_SOURCES})
 target_link_libraries(sluice_objects PRIVATE sluice_internal sluice_flags)
 
+# Where models are looked for by name, after the folder beside the program.
+set_source_files_properties(runtime/core/model_file.c PROPERTIES COMPILE_DEFINITIONS
+    "SLUICE_MODELS_INSTALLED=\"${CMAKE_INSTALL_FULL_DATADIR}/sluice/models\";SLUICE_MODELS_SOURCE=\"${CMAKE_SOURCE_DIR}/tools/models\"")
+
 # Exports only what SLUICE_API marks. jemalloc stays out: a shared object linked to it cannot be loaded late.
 add_library(sluice SHARED $<TARGET_OBJECTS:sluice_objects>)
 set_target_properties(sluice PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${version_ABI} LINKER_LANGUAGE C)

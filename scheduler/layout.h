@@ -22,11 +22,14 @@ struct sl_grid {
     uint32_t stride[SL_AXES];
 };
 
+/* Fused query-key-value tensors where tp exceeds the key-value heads. */
+enum sl_kv { SL_KV_AS_MODEL = 0, SL_KV_SPLIT = 1, SL_KV_REPLICATE = 2 };
+
 struct sl_layout {
     uint32_t tp, cp, ep, etp, pp, dp, edp;
     uint32_t world, offset;
     _Bool offset_given;
-    _Bool replicate_kv;             /* fused query-key-value tensors: tp above the kv heads replicates them */
+    uint8_t kv;                     /* enum sl_kv */
     uint32_t splits[SL_STAGES_MAX]; /* layers per stage */
     uint32_t split_count;           /* 0: even */
     uint8_t order[SL_AXES];         /* enum sl_axis, fastest first */

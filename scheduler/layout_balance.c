@@ -127,6 +127,7 @@ static uint64_t level_of(const uint64_t *loads, uint32_t count, uint64_t bytes)
     uint32_t under = 0;
     while (under < count && (under == 0 || (sl_u128)loads[under] * under < sum))
         sum += loads[under++];
+    SL_ASSERT(under > 0);
     return (uint64_t)((sum + under - 1) / under);
 }
 

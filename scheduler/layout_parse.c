@@ -98,7 +98,7 @@ static sluice_status set_kv(struct sl_layout *layout, const char *value)
 {
     if (strcmp(value, "split") != 0 && strcmp(value, "replicate") != 0)
         return refuse(layout, "kv", value, "split or replicate");
-    layout->replicate_kv = value[0] == 'r';
+    layout->kv = value[0] == 'r' ? SL_KV_REPLICATE : SL_KV_SPLIT;
     return SLUICE_OK;
 }
 

@@ -93,5 +93,9 @@ sluice_status sl_cut_scale(struct sl_cut *cut, uint64_t scale)
     for (size_t i = 0; i < cut->piece_count; i++)
         cut->pieces[i].bytes = scaled(cut->pieces[i].bytes, scale);
     sl_free(cut->mem, list);
+    uint64_t longest = cut->row > cut->from_row ? cut->row : cut->from_row;
+    longest = longest > cut->to_row ? longest : cut->to_row;
+    if (cut->rows > SLUICE_BYTES_MAX / longest)
+        return sl_fail(SLUICE_LIMIT, "layout", "scale: rows of 16 bytes at least make a tensor larger than 2^62 bytes");
     return SLUICE_OK;
 }

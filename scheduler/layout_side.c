@@ -95,6 +95,12 @@ static sluice_status check_all_heads(const struct sl_tensor *tensor, const struc
     return status == SLUICE_OK ? check_heads(tensor, layout, tensor->kv, "key-value heads", 1) : status;
 }
 
+/* The layout says it, else the model. */
+static _Bool replicates(const struct sl_tensor *tensor, const struct sl_layout *layout)
+{
+    return layout->kv == SL_KV_REPLICATE || (layout->kv == SL_KV_AS_MODEL && !tensor->even);
+}
+
 static sluice_status add_parts(struct sl_side *side, const struct sl_tensor *tensor, const struct sl_layout *layout,
                                _Bool whole)
 {
@@ -107,7 +113,7 @@ static sluice_status add_parts(struct sl_side *side, const struct sl_tensor *ten
         add_part(side, (struct sl_part){.bytes = unit, .ways = 1, .copies = side->shards});
     else if (tensor->units && side->shards > tensor->units)
         add_replicated_units(side, tensor, unit);
-    else if (tensor->kv && side->shards > tensor->kv && layout->replicate_kv)
+    else if (tensor->kv && side->shards > tensor->kv && replicates(tensor, layout))
         add_replicated_groups(side, tensor, unit);
     else
         return add_even(side, tensor, layout, unit);

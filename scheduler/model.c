@@ -13,11 +13,11 @@
 struct sl_tensors sl_model_layer(const struct sl_model *model, uint32_t layer)
 {
     SL_ASSERT(layer < model->layers);
-    for (uint32_t i = 0; i < model->kind_count; i++)
-        if (model->letters[i] == model->pattern[layer])
-            return model->kinds[i];
-    SL_ASSERT(!"every letter of the pattern has a kind");
-    return (struct sl_tensors){0};
+    uint32_t kind = 0;
+    while (kind < model->kind_count && model->letters[kind] != model->pattern[layer])
+        kind++;
+    SL_ASSERT(kind < model->kind_count);
+    return model->kinds[kind];
 }
 
 uint64_t sl_tensor_span(const struct sl_tensor *tensor, uint32_t from, uint32_t to)
@@ -26,6 +26,14 @@ uint64_t sl_tensor_span(const struct sl_tensor *tensor, uint32_t from, uint32_t 
     for (uint32_t i = from; i < to; i++)
         product *= tensor->shape[i];
     return product;
+}
+
+/* Adds a * b to `*sum`, which stays at UINT64_MAX once it does not fit. */
+static void add_product(uint64_t *sum, uint64_t a, uint64_t b)
+{
+    uint64_t product = 0;
+    if (__builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(*sum, product, sum))
+        *sum = UINT64_MAX;
 }
 
 static uint64_t count_params(const struct sl_model *model, struct sl_tensors range, uint64_t *bytes)
@@ -37,7 +45,8 @@ static uint64_t count_params(const struct sl_model *model, struct sl_tensors ran
             continue;
         uint64_t copies = tensor->experts ? tensor->experts : 1;
         params += copies;
-        *bytes += copies * sl_tensor_span(tensor, 0, tensor->dims) * sluice_dtype_bytes(tensor->dtype);
+        if (*bytes < UINT64_MAX)
+            add_product(bytes, copies, sl_tensor_span(tensor, 0, tensor->dims) * sluice_dtype_bytes(tensor->dtype));
     }
     return params;
 }

@@ -2,7 +2,7 @@
  * model.h: a model as the planner sees it: tensors, how each is split, and the order of layers. Pure.
  *
  * Invariants of a model that was read: at least one layer; every letter of the pattern has a kind; a split
- * tensor's blocks add up to its dimension; sizes in bytes fit SLUICE_BYTES_MAX. The schema of the file is
+ * tensor's blocks add up to its dimension; the whole model has at most SLUICE_BYTES_MAX bytes. The schema of the file is
  * in docs/planner.md. Names and sources are borrowed from `root`.
  */
 #ifndef SL_SCHEDULER_MODEL_H
@@ -28,6 +28,7 @@ struct sl_tensor {
     uint64_t shape[SL_TENSOR_DIMS];
     uint64_t blocks[SL_TENSOR_BLOCKS]; /* along `dim`, each split on its own; at least one when split */
     uint64_t query, kv;                /* heads of a fused query-key-value tensor; 0: not one */
+    _Bool even;                        /* such a tensor is cut evenly even where tp exceeds the key-value heads */
     uint64_t units;                    /* indivisible parts of the dimension (key-value heads); 0: elements */
     uint32_t experts;                  /* 0: not an expert tensor */
     uint32_t stride;                   /* tensors that were fused along `dim`: 2 for gate and up */
@@ -63,7 +64,7 @@ sluice_status sl_model_read(const char *text, size_t bytes, const char *what, st
 void sl_model_drop(struct sl_model *model);
 /* The tensors of layer `layer`, 0-based. */
 struct sl_tensors sl_model_layer(const struct sl_model *model, uint32_t layer);
-/* Parameters of the whole model, and their bytes. */
+/* Parameters of the whole model, and their bytes (UINT64_MAX when those do not fit). */
 uint64_t sl_model_params(const struct sl_model *model, uint64_t *ret_bytes);
 /* Elements of one dimension onwards: the product of shape[from..to). */
 uint64_t sl_tensor_span(const struct sl_tensor *tensor, uint32_t from, uint32_t to);

@@ -109,14 +109,20 @@ static sluice_status read_heads(const json_t *object, const char *path, struct s
     const json_t *heads = json_object_get(object, "heads");
     if (!heads)
         return SLUICE_OK;
-    static const char *const keys[] = {"query", "kv", NULL};
+    static const char *const keys[] = {"query", "kv", "cut", NULL};
+    const char *cut = "heads";
     sluice_status status = sl_json_only(heads, keys, path);
+    if (status == SLUICE_OK && json_object_get(heads, "cut"))
+        status = sl_json_text(heads, "cut", path, &cut);
     if (status == SLUICE_OK)
         status = sl_json_u64(heads, "query", path, &tensor->query);
     if (status == SLUICE_OK)
         status = sl_json_u64(heads, "kv", path, &tensor->kv);
     if (status != SLUICE_OK)
         return status;
+    if (strcmp(cut, "heads") != 0 && strcmp(cut, "even") != 0)
+        return bad(path, "heads: cut: want \"heads\" or \"even\"");
+    tensor->even = cut[0] == 'e';
     uint64_t whole = tensor->shape[tensor->dim];
     if (tensor->kv == 0 || tensor->query == 0 || tensor->query > whole || tensor->kv > whole ||
         tensor->query % tensor->kv || whole % (tensor->query + 2 * tensor->kv))
@@ -351,7 +357,12 @@ static sluice_status read_model(struct reader *reader)
         status = read_kinds(reader);
     if (status == SLUICE_OK)
         status = read_pattern(reader);
-    return status == SLUICE_OK ? read_end(reader, "last", IN_LAST, &reader->model->last) : status;
+    if (status == SLUICE_OK)
+        status = read_end(reader, "last", IN_LAST, &reader->model->last);
+    uint64_t bytes = 0;
+    if (status == SLUICE_OK)
+        SL_IGNORE(sl_model_params(reader->model, &bytes) == 0);
+    return bytes > SLUICE_BYTES_MAX ? bad(reader->what, "the model is larger than 2^62 bytes") : status;
 }
 
 sluice_status sl_model_read(const char *text, size_t bytes, const char *what, struct sl_mem *mem, struct sl_model *ret)

@@ -4,7 +4,8 @@
  * - A model is a JSON file (docs/planner.md has the schema) or the name of one that is installed.
  * - A layout is a text like "tp=8,ep=16,pp=2,world=32". Keys: tp, cp, ep, etp, pp, dp, world, offset,
  *   splits (layers per stage: "3+4*14+2"), order ("tp-cp-ep-dp-pp", fastest axis first) and kv ("split"
- *   or "replicate"). Defaults: tp = cp = ep = etp = pp = 1, dp from world, offset 0.
+ *   or "replicate": fused query-key-value tensors where tp exceeds the key-value heads). Defaults: tp =
+ *   cp = ep = etp = pp = 1, dp from world, offset 0, kv as the model says.
  * - The plan is a function of its inputs alone: every rank and machine gets the same one.
  */
 #ifndef SLUICE_LAYOUT_H

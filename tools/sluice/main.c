@@ -8,6 +8,7 @@
 #include "tool.h"
 
 static const struct tool_command commands[] = {
+    {"plan", cmd_plan, "make a plan from a model and two parallel layouts"},
     {"show", cmd_show, "show a plan: tasks, bytes, peers, sizes"},
     {"check", cmd_check, "say whether the groups of a plan would hang"},
     {"sim", cmd_sim, "simulate a plan in virtual time"},

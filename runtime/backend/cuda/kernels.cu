@@ -9,7 +9,8 @@
  */
 #include "runtime/backend/cuda/kernels.h"
 
-namespace {
+namespace
+{
 
 constexpr uint32_t THREADS = 1024;
 constexpr uint32_t WARP = 32;

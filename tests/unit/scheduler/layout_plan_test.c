@@ -106,13 +106,43 @@ Test(layout_plan, replicated_heads_give_every_rank_its_key_and_value)
 {
     struct sl_plan plan;
     tiny_plan("{\"name\":\"{layer}.qkv\",\"shape\":[8,1],\"split\":\"tp\",\"dim\":0,\"heads\":{\"query\":4,\"kv\":2}}",
-              "tp=2,world=2", "tp=4,world=4,kv=replicate", 1, &plan);
+              "tp=2,world=2", "tp=4,world=4", 1, &plan);
     cr_assert_eq(plan.task_count, 8);
     is_task(&plan, 2, 0, 3, REGION(2, 2, 1, 2), REGION(0, 2, 1, 2), 2);
     is_task(&plan, 3, 0, 3, REGION(4, 4, 1, 4), REGION(2, 4, 1, 4), 4);
     is_task(&plan, 6, 1, 5, REGION(2, 2, 1, 2), REGION(0, 2, 1, 2), 10);
     is_task(&plan, 7, 1, 5, REGION(4, 4, 1, 4), REGION(2, 4, 1, 4), 12);
     cr_expect_eq(sl_buffer_bytes(&plan, 3, SLUICE_ROLE_DESTINATION, 0), 6);
+    sl_plan_drop(&plan);
+}
+
+/* The published systems cut the fused tensor evenly and gather activations: here 2 of 8 rows a rank. */
+Test(layout_plan, fused_tensors_are_cut_evenly_where_model_or_layout_says_so)
+{
+    static const char *const heads[] = {"\"cut\":\"even\",", ""};
+    static const char *const layouts[] = {"tp=4,world=4", "tp=4,world=4,kv=split"};
+    for (int i = 0; i < 2; i++) {
+        char tensor[200];
+        struct sl_plan plan;
+        snprintf(tensor, sizeof tensor,
+                 "{\"name\":\"{layer}.qkv\",\"shape\":[8,1],\"split\":\"tp\",\"dim\":0,\"heads\":{%s\"query\":4,"
+                 "\"kv\":2}}",
+                 heads[i]);
+        tiny_plan(tensor, "tp=2,world=2", layouts[i], 1, &plan);
+        cr_assert_eq(plan.task_count, 4);
+        is_task(&plan, 1, 0, 3, REGION(4, 4, 1, 4), REGION(0, 4, 1, 4), 4);
+        is_task(&plan, 3, 1, 5, REGION(4, 4, 1, 4), REGION(0, 4, 1, 4), 12);
+        sl_plan_drop(&plan);
+    }
+}
+
+Test(layout_plan, kv_of_a_layout_overrides_the_model)
+{
+    struct sl_plan plan;
+    tiny_plan("{\"name\":\"{layer}.qkv\",\"shape\":[8,1],\"split\":\"tp\",\"dim\":0,"
+              "\"heads\":{\"query\":4,\"kv\":2,\"cut\":\"even\"}}",
+              "tp=2,world=2", "tp=4,world=4,kv=replicate", 1, &plan);
+    cr_expect_eq(plan.task_count, 8);
     sl_plan_drop(&plan);
 }
 
@@ -149,6 +179,20 @@ Test(layout_plan, scale_shrinks_rows_and_keeps_everything_else)
     cr_expect_eq(plan.params[0].bytes, 192);
     cr_expect_eq(plan.params[0].row_bytes, 64);
     sl_plan_drop(&plan);
+}
+
+/* Two bytes a row become sixteen, which is too much for 2^60 rows. */
+Test(layout_plan, scale_that_would_overflow_is_refused)
+{
+    static struct sl_layout sides[2];
+    struct sl_layout_options options = {.scale = 2};
+    struct sl_model model;
+    struct sl_plan plan;
+    tiny("{\"name\":\"{layer}.w\",\"shape\":[1152921504606846976,2],\"split\":\"tp\",\"dim\":1}", &model);
+    cr_assert_eq(sl_layout_parse("tp=2,world=2", "--from", &sides[0]), SLUICE_OK);
+    cr_assert_eq(sl_layout_parse("world=1", "--to", &sides[1]), SLUICE_OK);
+    cr_expect_eq(sl_plan_make(&model, &sides[0], &sides[1], &options, sl_mem_default(), &plan), SLUICE_LIMIT);
+    sl_model_drop(&model);
 }
 
 Test(layout_plan, ids_follow_parameters_or_destinations)

@@ -21,7 +21,7 @@ struct side {
     uint32_t tp, cp, ep, etp, pp, dp, edp, world, offset;
     uint32_t stages[16]; /* layers of each stage */
     int pp_before_dp;    /* order tp-cp-ep-pp-dp */
-    int replicate_kv;
+    int kv;              /* 0: as the model says, 1: split, 2: replicate */
     char text[256];
 };
 
@@ -87,7 +87,7 @@ static struct indices indices_of(const struct sl_tensor *tensor, const struct si
         add_range(&ret, 0, whole);
     } else if (tensor->units > 0 && shards > tensor->units) {
         add_range(&ret, shard * tensor->units / shards * (whole / tensor->units), whole / tensor->units);
-    } else if (tensor->kv > 0 && shards > tensor->kv && side->replicate_kv) {
+    } else if (tensor->kv > 0 && shards > tensor->kv && (side->kv == 2 || (side->kv == 0 && !tensor->even))) {
         uint64_t head = whole / (tensor->query + 2 * tensor->kv), per_group = tensor->query / tensor->kv;
         uint64_t own = tensor->query / shards, group = shard * tensor->kv / shards;
         uint64_t first = group * (per_group + 2) * head, within = shard % (shards / tensor->kv);
@@ -117,7 +117,7 @@ static void random_side(struct sl_random *random, struct side *side)
                               .pp = 1 + below(random, 3),
                               .dp = 1 + below(random, 4),
                               .pp_before_dp = below(random, 4) == 0,
-                              .replicate_kv = below(random, 2) == 0};
+                              .kv = (int)below(random, 3)};
         side->world = side->tp * side->cp * side->pp * side->dp;
         uint32_t experts = side->etp * side->ep * side->pp;
         if (side->world > RANKS_MAX || side->world % experts != 0)
@@ -141,7 +141,10 @@ static void random_text(struct sl_random *random, struct side *side, uint32_t la
     }
     int length = snprintf(side->text, sizeof side->text, "world=%u,tp=%u,cp=%u,ep=%u,etp=%u,pp=%u,splits=%s%s%s",
                           side->world, side->tp, side->cp, side->ep, side->etp, side->pp, splits,
-                          side->pp_before_dp ? ",order=tp-cp-ep-pp-dp" : "", side->replicate_kv ? ",kv=replicate" : "");
+                          side->pp_before_dp ? ",order=tp-cp-ep-pp-dp" : "",
+                          side->kv == 2   ? ",kv=replicate"
+                          : side->kv == 1 ? ",kv=split"
+                                          : "");
     if (with_offset)
         snprintf(side->text + length, sizeof side->text - (size_t)length, ",offset=%u", side->offset);
 }
@@ -151,6 +154,8 @@ static const char model_text[] =
     "{\"name\":\"embed\",\"shape\":[48,3],\"split\":\"tp\",\"dim\":0}],\"layers\":{\"A\":["
     "{\"name\":\"{layer}.norm\",\"shape\":[5]},"
     "{\"name\":\"{layer}.qkv\",\"shape\":[24,3],\"split\":\"tp\",\"dim\":0,\"heads\":{\"query\":4,\"kv\":2}},"
+    "{\"name\":\"{layer}.qkv2\",\"shape\":[8,2],\"split\":\"tp\",\"dim\":0,\"heads\":{\"query\":4,\"kv\":2,"
+    "\"cut\":\"even\"}},"
     "{\"name\":\"{layer}.k\",\"shape\":[2,12],\"split\":\"tp\",\"dim\":1,\"units\":2},"
     "{\"name\":\"{layer}.proj\",\"shape\":[3,24],\"split\":\"tp\",\"dim\":1},"
     "{\"name\":\"{layer}.fc1\",\"shape\":[48,2],\"split\":\"tp\",\"dim\":0,\"stride\":2}],\"E\":["
@@ -384,7 +389,7 @@ Test(layout_property, scaled_plans_keep_tasks_and_stay_consistent)
             cr_assert_eq(scaled.tasks[i].from.row_bytes, (plan.tasks[i].from.row_bytes + unit - 1) / unit * 16);
         }
         for (size_t i = 0; i < scaled.buffer_count; i++)
-            check_buffer(&scaled, &scaled.buffers[i], draw.from.replicate_kv || draw.to.replicate_kv);
+            check_buffer(&scaled, &scaled.buffers[i], draw.from.kv != 1 || draw.to.kv != 1);
         sl_plan_drop(&plan);
         sl_plan_drop(&scaled);
         sl_model_drop(&draw.model);

@@ -62,6 +62,9 @@ Test(model, unknown_missing_and_mistyped_members_are_named)
     refused("[8,2]", "[8,0]", "m.json.first[0].shape[1]: want an integer from 1 to 2^62");
     refused("[8,2]", "[8,2,1,1,1]", "m.json.first[0].shape: wants 1 to 4 numbers, has 5");
     refused("[8,2]", "[4611686018427387904,2]", "m.json.first[0]: larger than 2^62 bytes");
+    refused("[8,2]", "[1152921504606846976,2],\"experts\":2",
+            "m.json.first[0]: expert tensors split by \"etp\", all others by \"tp\"");
+    refused("\"shape\":[4]}", "\"shape\":[2305843009213693952]}", "m.json: the model is larger than 2^62 bytes");
     refused("\"dim\":0", "\"dim\":2", "m.json.first[0]: dim must be a dimension of the shape, stride 1 to 1024");
     refused("\"dim\":0", "\"dim\":0.5", "m.json.first[0].dim: want an integer, not a real number");
     refused("\"split\":\"tp\",", "", "m.json.first[0].dim: only with \"split\"");
@@ -78,6 +81,8 @@ Test(model, shapes_that_contradict_themselves_are_refused)
             "m.json.first[0]: at most one of heads, units, stride and blocks");
     refused("\"dim\":0", "\"dim\":0,\"heads\":{\"query\":3,\"kv\":2}",
             "m.json.first[0]: heads: kv must divide query, and query + 2 kv the dimension");
+    refused("\"dim\":0", "\"dim\":0,\"heads\":{\"query\":2,\"kv\":1,\"cut\":\"odd\"}",
+            "m.json.first[0]: heads: cut: want \"heads\" or \"even\"");
     refused("\"pattern\":\"AAB\"", "\"pattern\":\"AAC\"",
             "m.json: pattern: layer 2 is a 'C', which \"layers\" does not have");
     refused("\"pattern\":\"AAB\"", "\"pattern\":\"\"", "m.json: pattern: want one letter per layer, 1 to 4096");
