@@ -123,11 +123,11 @@ static _Bool wait_for_thread(struct sluice_group *group)
     struct timespec until;
     if (!group->abort_started)
         return 1;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     uint64_t ns = (uint64_t)until.tv_nsec + group->device->config.abort_timeout_ns;
     until.tv_sec += (time_t)(ns / SLUICE_SECOND);
     until.tv_nsec = (long)(ns % SLUICE_SECOND);
-    return pthread_timedjoin_np(group->abort_thread, NULL, &until) == 0;
+    return pthread_clockjoin_np(group->abort_thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 }
 
 void sl_cuda_group_close(struct sluice_group *group)
