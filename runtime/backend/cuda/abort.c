@@ -120,14 +120,12 @@ sluice_status sl_cuda_abort(struct sluice_group *group)
 /* Waits for the helper thread, at most the abort deadline. */
 static _Bool wait_for_thread(struct sluice_group *group)
 {
-    struct timespec until;
     if (!group->abort_started)
         return 1;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + group->device->config.abort_timeout_ns;
-    until.tv_sec += (time_t)(ns / SLUICE_SECOND);
-    until.tv_nsec = (long)(ns % SLUICE_SECOND);
-    return pthread_clockjoin_np(group->abort_thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+    const struct sluice_backend_config *config = &group->device->config;
+    uint64_t until = config->now(config->clock) + config->abort_timeout_ns;
+    struct timespec time = {(time_t)(until / SLUICE_SECOND), (long)(until % SLUICE_SECOND)};
+    return pthread_clockjoin_np(group->abort_thread, NULL, CLOCK_MONOTONIC, &time) == 0;
 }
 
 void sl_cuda_group_close(struct sluice_group *group)
