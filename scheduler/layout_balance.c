@@ -54,28 +54,23 @@ struct balance {
     struct sticky *sticky; /* by destination rank */
 };
 
-static uint64_t bytes_of(const struct sluice_task *task)
-{
-    return task->from.rows * task->from.row_bytes;
-}
-
 static uint32_t node_of(const struct balance *balance, uint32_t source)
 {
     return (balance->sources->layout->offset + source) / NODE_RANKS;
 }
 
 /* Local pieces are decided here; all others become items. */
-static void collect(struct balance *balance, const uint32_t *sets, size_t count)
+static void collect(struct balance *balance, const struct sl_source_want *wants, size_t count)
 {
     const struct sl_layout *layout = balance->sources->layout;
     for (size_t i = 0; i < count; i++) {
         struct sluice_task *task = &balance->tasks[i];
-        const struct sl_source_key *key = &balance->sources->sets[sets[i]].key;
+        const struct sl_source_key *key = &balance->sources->sets[wants[i].set].key;
         if (task->destination >= layout->offset && sl_source_has(layout, key, task->destination - layout->offset))
             task->source = task->destination;
         else
             balance->items[balance->item_count++] =
-                (struct item){.bytes = bytes_of(task), .task = (uint32_t)i, .set = sets[i]};
+                (struct item){.bytes = wants[i].bytes, .task = (uint32_t)i, .set = wants[i].set};
     }
 }
 
@@ -251,13 +246,13 @@ static sluice_status allocate(struct balance *balance, size_t count, uint32_t wo
                : SLUICE_NOMEM;
 }
 
-sluice_status sl_source_balance(const struct sl_sources *sources, struct sluice_task *tasks, const uint32_t *sets,
-                                size_t count, uint32_t world)
+sluice_status sl_source_balance(const struct sl_sources *sources, struct sluice_task *tasks,
+                                const struct sl_source_want *wants, size_t count, uint32_t world)
 {
     struct balance balance = {.mem = sources->mem, .sources = sources, .tasks = tasks};
     sluice_status status = allocate(&balance, count, world);
     if (status == SLUICE_OK) {
-        collect(&balance, sets, count);
+        collect(&balance, wants, count);
         choose(&balance);
     }
     sl_free(balance.mem, balance.items);

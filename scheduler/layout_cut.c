@@ -68,6 +68,7 @@ static sluice_status cut_range(struct sl_cut *cut, size_t *capacity, const struc
                                      .to = to->local + (at - begin),
                                      .origin = at,
                                      .bytes = run,
+                                     .weight = run,
                                      .shard = part->shard + way,
                                      .shards = part->copies};
         sluice_status status = add_piece(cut, capacity, &piece);

@@ -34,6 +34,7 @@ struct sl_cut_piece {
     uint64_t to;     /* in the destination shard's row */
     uint64_t origin; /* in the whole row */
     uint64_t bytes;
+    uint64_t weight; /* bytes before any scaling */
     uint32_t shard;
     uint32_t shards;
 };

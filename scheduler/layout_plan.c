@@ -34,8 +34,8 @@ struct maker {
     size_t instance_count, instance_capacity;
     struct sl_sources sources;
     struct sluice_task *tasks;
-    uint32_t *sets; /* of tasks */
-    size_t task_count, task_capacity, set_capacity;
+    struct sl_source_want *wants; /* of tasks */
+    size_t task_count, task_capacity, want_capacity;
     uint64_t bytes;
     struct sl_plan plan;
 };
@@ -193,21 +193,22 @@ static sluice_status find_source(struct maker *maker, const struct instance *ins
     return status;
 }
 
-static sluice_status add_task(struct maker *maker, const struct sluice_task *task, uint32_t set)
+static sluice_status add_task(struct maker *maker, const struct sluice_task *task, const struct sl_source_want *want)
 {
-    if (maker->task_count >= UINT32_MAX ||
-        __builtin_add_overflow(maker->bytes, task->from.rows * task->from.row_bytes, &maker->bytes) ||
+    uint64_t bytes = task->from.rows * task->from.row_bytes;
+    uint64_t larger = bytes > want->bytes ? bytes : want->bytes; /* scaling can enlarge short rows */
+    if (maker->task_count >= UINT32_MAX || __builtin_add_overflow(maker->bytes, larger, &maker->bytes) ||
         maker->bytes > SLUICE_BYTES_MAX)
         return sl_fail(SLUICE_LIMIT, "layout", "more than 2^32 tasks or 2^62 bytes");
     sluice_status status =
         sl_grow(maker->mem, &maker->tasks, &maker->task_capacity, maker->task_count + 1, sizeof *maker->tasks, "tasks");
     if (status == SLUICE_OK)
-        status = sl_grow(maker->mem, &maker->sets, &maker->set_capacity, maker->task_count + 1, sizeof *maker->sets,
+        status = sl_grow(maker->mem, &maker->wants, &maker->want_capacity, maker->task_count + 1, sizeof *maker->wants,
                          "source sets of tasks");
     if (status != SLUICE_OK)
         return status;
     maker->tasks[maker->task_count] = *task;
-    maker->sets[maker->task_count++] = set;
+    maker->wants[maker->task_count++] = *want;
     return SLUICE_OK;
 }
 
@@ -234,10 +235,10 @@ static sluice_status emit(struct maker *maker, uint32_t param, uint32_t rank)
                                    .from = region_of(cut, piece->from, piece->bytes, cut->from_row),
                                    .to = region_of(cut, piece->to, piece->bytes, cut->to_row),
                                    .origin = piece->origin};
-        uint32_t set = 0;
-        sluice_status status = find_source(maker, instance, piece, &task, &set);
+        struct sl_source_want want = {.bytes = cut->rows * piece->weight};
+        sluice_status status = find_source(maker, instance, piece, &task, &want.set);
         if (status == SLUICE_OK)
-            status = add_task(maker, &task, set);
+            status = add_task(maker, &task, &want);
         if (status != SLUICE_OK)
             return status;
     }
@@ -322,7 +323,7 @@ static sluice_status make(struct maker *maker)
     if (status == SLUICE_OK)
         status = emit_all(maker);
     if (status == SLUICE_OK && maker->options.source_choice == SLUICE_SOURCE_BALANCED)
-        status = sl_source_balance(&maker->sources, maker->tasks, maker->sets, maker->task_count, maker->plan.world);
+        status = sl_source_balance(&maker->sources, maker->tasks, maker->wants, maker->task_count, maker->plan.world);
     if (status == SLUICE_OK)
         status = add_buffers(maker);
     return status == SLUICE_OK ? add_tasks(maker) : status;
@@ -335,7 +336,7 @@ static void drop(struct maker *maker)
     sl_free(maker->mem, maker->cuts);
     sl_free(maker->mem, maker->instances);
     sl_free(maker->mem, maker->tasks);
-    sl_free(maker->mem, maker->sets);
+    sl_free(maker->mem, maker->wants);
     sl_sources_drop(&maker->sources);
     sl_plan_drop(&maker->plan);
 }

@@ -54,10 +54,16 @@ uint32_t sl_source_first(const struct sl_layout *layout, const struct sl_source_
                          uint32_t shards, uint32_t destination);
 
 /*
- * Chooses `source` of every task (absolute ranks), sets[i] being the set of tasks[i]: a rank's own copy where
- * it has one; else so that the busiest source sends as little as possible, then within a node. NOMEM.
+ * Chooses `source` of every task (absolute ranks), wants[i] being the set and the bytes of tasks[i]: a rank's
+ * own copy where it has one; else so that the busiest source sends as little as possible, then within a
+ * node. NOMEM.
  */
-sluice_status sl_source_balance(const struct sl_sources *sources, struct sluice_task *tasks, const uint32_t *sets,
-                                size_t count, uint32_t world);
+struct sl_source_want {
+    uint64_t bytes; /* unscaled, so that a scaled plan has the same sources */
+    uint32_t set;
+    uint32_t reserved;
+};
+sluice_status sl_source_balance(const struct sl_sources *sources, struct sluice_task *tasks,
+                                const struct sl_source_want *wants, size_t count, uint32_t world);
 
 #endif

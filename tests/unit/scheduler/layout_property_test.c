@@ -379,12 +379,12 @@ Test(layout_property, scaled_plans_keep_tasks_and_stay_consistent)
         struct sl_plan plan, scaled;
         layouts_plan(&draw.model, draw.from.text, draw.to.text, &draw.options, &plan);
         draw.options.scale = 2 + seed % 3;
-        draw.options.source_choice = SLUICE_SOURCE_FIRST;
         layouts_plan(&draw.model, draw.from.text, draw.to.text, &draw.options, &scaled);
         cr_assert_eq(plan.task_count, scaled.task_count);
         for (size_t i = 0; i < plan.task_count; i++) {
             uint64_t unit = 16 * draw.options.scale;
             cr_assert_eq(plan.tasks[i].from.rows, scaled.tasks[i].from.rows);
+            cr_assert_eq(plan.tasks[i].source, scaled.tasks[i].source);
             cr_assert_eq(plan.tasks[i].destination, scaled.tasks[i].destination);
             cr_assert_eq(scaled.tasks[i].from.row_bytes, (plan.tasks[i].from.row_bytes + unit - 1) / unit * 16);
         }
