@@ -67,8 +67,14 @@ if(SLUICE_FUZZ)
   foreach(source IN LISTS fuzz_sources)
     sluice_test_program(${source} name)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    get_filename_component(stem ${source} NAME_WE)
+    file(GLOB seeds CONFIGURE_DEPENDS tests/fuzz/corpus/${stem}/*)
+    if(seeds) # by name: a folder would be written to
+      list(JOIN seeds "," seeds)
+      set(seeds -seed_inputs=${seeds})
+    endif()
     sluice_register(${name} fuzz 300 ${name} -max_total_time=20 -timeout=10
-        -artifact_prefix=${CMAKE_BINARY_DIR}/${name}-)
+        -artifact_prefix=${CMAKE_BINARY_DIR}/${name}- ${seeds})
   endforeach()
 endif()
 

@@ -160,22 +160,36 @@ static struct arb_run *find(const struct sl_arbiter *arbiter, uint64_t key)
     return run;
 }
 
+/* The run's record, a new one where there is none; NULL: refused. */
+static struct arb_run *find_or_add(struct sl_arbiter *arbiter, const struct sl_note *note)
+{
+    struct arb_run *run = find(arbiter, note->key);
+    if (run)
+        return run;
+    if (!make_room(arbiter)) {
+        refuse(arbiter, note, SLUICE_LIMIT,
+               "too many runs that not all ranks have submitted: submit alike on all ranks");
+        return NULL;
+    }
+    run = add(arbiter, note);
+    if (!run)
+        refuse(arbiter, note, SLUICE_NOMEM, "rank 0 has no memory for another run");
+    return run;
+}
+
 static void joined(struct sl_arbiter *arbiter, const struct sl_note *note)
 {
     if (note->a > SLUICE_WINDOWS_MAX)
         return;
-    struct arb_run *run = find(arbiter, note->key);
-    if (!run && !make_room(arbiter)) {
-        refuse(arbiter, note, SLUICE_LIMIT,
-               "too many runs that not all ranks have submitted: submit alike on all ranks");
-        return;
-    }
-    if (!run)
-        run = add(arbiter, note);
+    struct arb_run *run = find_or_add(arbiter, note);
     if (run)
         arb_join(arbiter, run, note);
-    else
-        refuse(arbiter, note, SLUICE_NOMEM, "rank 0 has no memory for another run");
+}
+
+static _Bool says_failure(const struct sl_note *note)
+{
+    return (note->kind == SL_NOTE_REQUEST && note->a == SL_REQUEST_FAIL) ||
+           (note->kind == SL_NOTE_VOTE && note->status != SLUICE_OK);
 }
 
 void sl_arbiter_note(struct sl_arbiter *arbiter, const struct sl_note *note, uint64_t now)
@@ -192,8 +206,11 @@ void sl_arbiter_note(struct sl_arbiter *arbiter, const struct sl_note *note, uin
         return;
     }
     struct arb_run *run = find(arbiter, note->key);
-    if (!run || !run->ranks[note->rank].joined)
+    if (!run || !run->ranks[note->rank].joined) {
+        if (says_failure(note) && (run = find_or_add(arbiter, note)))
+            arb_decline(arbiter, run, note);
         return;
+    }
     if (note->kind == SL_NOTE_READY)
         arb_ready(arbiter, run, note);
     else if (note->kind == SL_NOTE_LAUNCHED)

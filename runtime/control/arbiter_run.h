@@ -106,6 +106,8 @@ void arb_vote(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_n
 void arb_broken(struct sl_arbiter *arbiter, const struct sl_note *note);
 /* Gives the outcomes that are due. */
 void arb_decide(struct sl_arbiter *arbiter, struct arb_run *run);
+/* A rank that has not joined says that it will not: the run fails, the rank is done with it. */
+void arb_decline(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_note *note);
 /* Ends the run with an outcome for everybody; once. */
 void arb_end(struct sl_arbiter *arbiter, struct arb_run *run, sluice_status status, uint32_t rank, const char *text);
 

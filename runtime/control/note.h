@@ -17,8 +17,10 @@ enum sl_note_kind {
     SL_NOTE_READY = 2,    /* a: the first a windows have all gates open here; monotone */
     SL_NOTE_LAUNCHED = 3, /* answer to FREEZE. a: windows launched here, b: the number of the FREEZE */
     SL_NOTE_VOTE = 4,     /* a: enum sl_phase, status, text. An error fails the run on all ranks at once */
-    SL_NOTE_REQUEST = 5,  /* a: enum sl_request, b: its value; FAIL: status, text */
-    SL_NOTE_BROKEN = 6,   /* no run: the communicator of this rank is gone; status, text */
+    /* a: enum sl_request, b: its value; FAIL: status, text. FAIL instead of JOIN: the run cannot begin here, and
+     * this rank has nothing to release. */
+    SL_NOTE_REQUEST = 5,
+    SL_NOTE_BROKEN = 6, /* no run: the communicator of this rank is gone; status, text */
     /* arbiter -> all ranks */
     SL_NOTE_GRANT = 16,   /* a: windows that may launch, b: number in the grant stream, c: ranks not ready for the
                            * window after, rank: one of them */

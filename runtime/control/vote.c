@@ -81,6 +81,18 @@ void arb_vote(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_n
         arb_decide(arbiter, run);
 }
 
+void arb_decline(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_note *note)
+{
+    struct arb_rank *rank = &run->ranks[note->rank];
+    SL_ASSERT(!rank->joined && run->unjoined > 0);
+    rank->joined = 1;
+    rank->voted |= 1u << SL_PHASE_RELEASED;
+    run->unjoined--;
+    if (run->state != ARB_ENDED)
+        arb_end(arbiter, run, note->status ? (sluice_status)note->status : SLUICE_PEER_FAILED, note->rank, note->text);
+    release(arbiter, run);
+}
+
 /* Commits of versions that were staged whole go on: they need nobody else. */
 static _Bool independent(const struct arb_run *run)
 {

@@ -123,6 +123,7 @@ static void emit(struct run *run, enum sluice_event_kind event, struct sl_action
     ret->window = 0;
     if (event == SLUICE_EVENT_FAILED || event == SLUICE_EVENT_CANCELLED)
         ret->error = run->error;
+    ret->holds_version = event == SLUICE_EVENT_FAILED && run->committed_ns != 0;
 }
 
 /* The next event of the run for the application, in the order of the contract. */

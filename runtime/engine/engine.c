@@ -67,6 +67,7 @@ static void count_gates(struct run *run)
         } else if (gate->first_window < config->windows) {
             run->closed[gate->first_window]++;
             run->gates_closed++;
+            run->turns_closed += gate->turn;
         }
     }
     while (run->ready < config->windows && run->closed[run->ready] == 0)
@@ -86,7 +87,7 @@ static sluice_status run_init(struct sl_engine *engine, struct run *run, const s
     run->config = *config;
     run->config.shadow = config->shadow || config->staged > 0 || config->commit;
     run->pace = (struct sl_pace){.rate = config->pace, .unit = config->window_bytes};
-    run->submit_ns = run->alive_ns = run->mark_ns = engine->now;
+    run->submit_ns = run->turn_ns = run->alive_ns = run->mark_ns = engine->now;
     run->answer_by_ns = UINT64_MAX;
     run->tell_join = 1;
     count_gates(run);
@@ -144,7 +145,7 @@ static void on_gate(struct sl_engine *engine, struct run *run, const struct sl_e
     SL_ASSERT(event->index < run->config.gate_count);
     sl_run_account(run, engine->now);
     if (!event->error) {
-        sl_run_gate_opened(run, event->index);
+        sl_run_gate_opened(run, event->index, engine->now);
         sl_run_advance(engine, run);
         return;
     }

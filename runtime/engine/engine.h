@@ -25,6 +25,7 @@ struct sl_run_gate {
     uint32_t first_window;
     _Bool consumer; /* with shadow landing: holds the decision, not the windows of the staged prefix */
     _Bool open;
+    _Bool turn;       /* ours: an earlier run must end first; the gate deadline starts when the last such gate opens */
     const char *name; /* for errors and explanations: "source of parameter 'x'"; may be NULL; outlives the run */
 };
 
@@ -91,6 +92,7 @@ struct sl_action {
     void *owner;
     struct sl_note note;
     struct sluice_error error; /* EMIT of a failure, POISON */
+    _Bool holds_version;       /* EMIT of FAILED, shadow landing: the new version is whole in place on this rank */
 };
 
 struct sl_engine;

@@ -46,7 +46,7 @@ void sl_run_account(struct run *run, uint64_t now)
         run->stages.grant_ns += span;
 }
 
-void sl_run_gate_opened(struct run *run, uint32_t index)
+void sl_run_gate_opened(struct run *run, uint32_t index, uint64_t now)
 {
     struct sl_run_gate *gate = &run->config.gates[index];
     if (gate->open)
@@ -62,6 +62,9 @@ void sl_run_gate_opened(struct run *run, uint32_t index)
     SL_ASSERT(run->closed[gate->first_window] > 0);
     run->closed[gate->first_window]--;
     run->gates_closed--;
+    run->turns_closed -= gate->turn;
+    if (gate->turn)
+        run->turn_ns = now;
     while (run->ready < run->config.windows && run->closed[run->ready] == 0)
         run->ready++;
 }

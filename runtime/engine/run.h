@@ -57,6 +57,7 @@ struct run {
 
     uint32_t *closed;         /* per window: closed gates that it is the first to need */
     uint32_t gates_closed;    /* sum of `closed` */
+    uint32_t turns_closed;    /* of `gates_closed`: an earlier run must end */
     uint32_t consumer_closed; /* shadow: closed consumer gates, which hold the decision */
     uint32_t ready;           /* leading windows with all gates open */
     uint32_t told_ready;
@@ -100,7 +101,7 @@ struct run {
     _Bool released;     /* the buffers are free: RELEASED and RELEASE follow */
     _Bool stuck;        /* an abort failed: RELEASE without RELEASED */
 
-    uint64_t submit_ns, start_ns, staged_ns, decided_ns, committed_ns, end_ns;
+    uint64_t submit_ns, turn_ns, start_ns, staged_ns, decided_ns, committed_ns, end_ns;
     uint64_t alive_ns;     /* last launch or completion */
     uint64_t answer_by_ns; /* the arbiter must have answered a request; UINT64_MAX: none */
     uint64_t mark_ns;      /* waiting times are accounted up to here */
@@ -169,7 +170,7 @@ void sl_run_enter(struct run *run, enum run_state state);
 void sl_run_advance(struct sl_engine *engine, struct run *run);
 /* Every byte of the version is in place here. */
 void sl_run_committed(struct sl_engine *engine, struct run *run);
-void sl_run_gate_opened(struct run *run, uint32_t gate);
+void sl_run_gate_opened(struct run *run, uint32_t gate, uint64_t now);
 /* Ends the run with a terminal event; once. `cause` for all but success. */
 void sl_run_end(struct sl_engine *engine, struct run *run, enum sluice_event_kind end,
                 const struct sluice_error *cause);

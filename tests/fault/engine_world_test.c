@@ -93,18 +93,19 @@ Test(engine_world, broken_transports_and_failed_aborts_end_all_runs)
 Test(engine_world, ranks_that_disagree_fail_alike)
 {
     run_seeds(WORLD_MISMATCH | WORLD_DEADLINE, 15000, SEEDS);
+    run_seeds(WORLD_REFUSED, 15500, SEEDS);
     cr_assert(sum.failed > 0);
 }
 
 Test(engine_world, everything_at_once)
 {
-    run_seeds(0x3fff, 16000, 2 * SEEDS);
-    run_seeds(0x3fff & ~(uint32_t)WORLD_LOSE_FIRST, 17000, 2 * SEEDS);
+    run_seeds(WORLD_FAULTS | WORLD_PACED, 16000, 2 * SEEDS);
+    run_seeds(WORLD_FAULTS & ~(uint32_t)WORLD_LOSE_FIRST, 17000, 2 * SEEDS);
 }
 
 Test(engine_world, equal_seeds_run_alike)
 {
-    struct world_options options = {.seed = 4711, .faults = 0x3fff};
+    struct world_options options = {.seed = 4711, .faults = WORLD_FAULTS};
     struct world_result first, second;
     cr_assert(world_run(&options, &first), "%s", first.text);
     cr_assert(world_run(&options, &second), "%s", second.text);

@@ -10,14 +10,12 @@
 #include "runtime/base/hash.h"
 #include "support/world.h"
 
-enum { FAULTS_ALL = (1 << 14) - 1 };
-
 /* Most seeds get two kinds of fault, every eighth none, every eighth all. */
 static uint32_t draw_faults(uint64_t seed)
 {
     uint64_t value = sl_mix64(seed ^ UINT64_C(0x5eed));
-    uint32_t two = 1u << (value >> 8) % 14 | 1u << (value >> 16) % 14;
-    uint32_t faults = value % 8 == 0 ? 0 : value % 8 == 1 ? FAULTS_ALL : two;
+    uint32_t two = 1u << (value >> 8) % 15 | 1u << (value >> 16) % 15;
+    uint32_t faults = value % 8 == 0 ? 0 : value % 8 == 1 ? (uint32_t)WORLD_FAULTS : two;
     return faults | ((value >> 32) % 16 == 0 ? (uint32_t)WORLD_ALONE : 0);
 }
 

@@ -179,10 +179,18 @@ static void submit(struct world *world, uint32_t rank)
 {
     struct rank *on = &world->rank[rank];
     struct part *part = &world->run[on->submit_order[on->submitted++]].part[rank];
-    sluice_status status = sl_engine_add_run(on->engine, &part->config, world->now, &part->index);
+    sluice_status status = SLUICE_LIMIT;
+    if (!(world->options.faults & WORLD_REFUSED) || world_chance(world, 80))
+        status = sl_engine_add_run(on->engine, &part->config, world->now, &part->index);
     part->submitted = status == SLUICE_OK;
     part->refused = !part->submitted;
     drain_engine(world, rank);
+    if (!part->refused || !world->arbiter)
+        return;
+    struct sl_note note = {.kind = SL_NOTE_REQUEST, .a = SL_REQUEST_FAIL, .key = part->config.key, .rank = rank};
+    note.status = status;
+    snprintf(note.text, sizeof note.text, "rank %u cannot begin (made up)", rank);
+    world_put(world, &on->to_arbiter, &note);
 }
 
 static void open_gate(struct world *world, uint32_t rank)
@@ -392,7 +400,7 @@ static void check_arbiter(struct world *world)
     _Bool all = world->arbiter != NULL;
     for (uint32_t i = 0; i < world->ranks; i++)
         for (uint32_t run = 0; run < world->runs; run++)
-            all = all && !world->rank[i].dead && !world->run[run].part[i].refused;
+            all = all && !world->rank[i].dead;
     if (all && world->arbiter->runs > 0)
         world_violated(world, "the arbiter still keeps %u runs", world->arbiter->runs);
 }

@@ -27,8 +27,10 @@ enum world_fault {
     WORLD_MISMATCH = 1 << 10,   /* a rank submits with other options */
     WORLD_STRAY = 1 << 11,      /* completions are delivered twice */
     WORLD_DEADLINE = 1 << 12,   /* a short deadline of the whole transfer */
-    WORLD_PACED = 1 << 13,      /* no fault: runs have a pace */
-    WORLD_ALONE = 1 << 14       /* no fault: a world of one without arbiter */
+    WORLD_REFUSED = 1 << 13,    /* a rank cannot begin a run */
+    WORLD_FAULTS = (1 << 14) - 1,
+    WORLD_PACED = 1 << 14, /* no fault: runs have a pace */
+    WORLD_ALONE = 1 << 15  /* no fault: a world of one without arbiter */
 };
 
 struct world_options {

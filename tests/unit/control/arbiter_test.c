@@ -253,6 +253,20 @@ Test(arbiter, a_cancel_before_all_joined_ends_the_run_and_late_ranks_hear_it)
     close_world();
 }
 
+Test(arbiter, a_rank_that_cannot_begin_fails_the_run_for_those_before_and_after_it)
+{
+    open_world(3);
+    join(0, 1, 4);
+    cr_assert_str_eq(failed(1, 1, SL_NOTE_REQUEST, SLUICE_NOMEM), "OUTCOME a FINAL NOMEM");
+    cr_assert_str_eq(vote(0, 1, SL_PHASE_RELEASED), "OUTCOME a RELEASED OK");
+    cr_assert_str_eq(join(2, 1, 4), "OUTCOME a FINAL NOMEM");
+    cr_assert_str_eq(vote(2, 1, SL_PHASE_RELEASED), "OUTCOME a RELEASED OK");
+    cr_assert_str_eq(failed(1, 2, SL_NOTE_REQUEST, SLUICE_NOMEM), "OUTCOME b FINAL NOMEM; OUTCOME b RELEASED OK",
+                     "before any rank joined");
+    cr_assert_str_eq(join(0, 2, 4), "OUTCOME b FINAL NOMEM");
+    close_world();
+}
+
 Test(arbiter, a_gate_timeout_names_the_ranks_that_are_not_ready)
 {
     open_world(4);

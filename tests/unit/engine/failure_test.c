@@ -155,6 +155,21 @@ Test(engine_failure, a_gate_timeout_names_the_gate_and_is_asked_for_once)
     cr_assert_str_eq(bench_time(&bench, 1), "");
 }
 
+Test(engine_failure, the_gate_deadline_starts_when_the_earlier_run_has_ended)
+{
+    struct sl_run_gate gates[] = {{.first_window = 0, .turn = 1}, {.first_window = 0}};
+    struct sl_run_config run = bench_run(&bench, 2);
+    run.gates = gates;
+    run.gate_count = 2;
+    run.gate_timeout_ns = SLUICE_SECOND;
+    bench_add(&bench, &run);
+    cr_assert_eq(sl_engine_timer(bench.engine), UINT64_MAX);
+    bench_time(&bench, 10 * SLUICE_SECOND);
+    bench_gate(&bench, 0, 0);
+    cr_assert_eq(sl_engine_timer(bench.engine), bench.now + SLUICE_SECOND);
+    cr_assert_str_eq(bench_time(&bench, SLUICE_SECOND), "REQUEST FAIL GATE_TIMEOUT");
+}
+
 Test(engine_failure, a_stall_names_window_and_stage_and_aborts)
 {
     start(40, 8, 5);
