@@ -15,7 +15,7 @@
 #include "runtime/control/arbiter_run.h"
 
 /* The most notes that one call makes for one run (outcome, released, stop, resume), and beside them. */
-enum { NOTES_PER_RUN = 4, NOTES_BASE = 8, RECORDS_PER_RUN = 8, RECORDS_BASE = 64 };
+enum { NOTES_PER_RUN = 4, NOTES_BASE = 16, RECORDS_PER_RUN = 8, RECORDS_BASE = 64 };
 
 struct sl_arbiter *sl_arbiter_create(const struct sl_arbiter_config *config)
 {
@@ -27,10 +27,13 @@ struct sl_arbiter *sl_arbiter_create(const struct sl_arbiter_config *config)
     arbiter->world = arbiter->live = config->world;
     arbiter->runs_max = config->runs_max * RECORDS_PER_RUN + RECORDS_BASE;
     arbiter->batch = UINT64_MAX;
+    arbiter->host = config->host;
+    arbiter->collecting = config->takeover;
     arbiter->lost = sl_new_array(config->mem, config->world, sizeof *arbiter->lost, "arbiter's ranks");
+    arbiter->told = sl_new_array(config->mem, config->world, sizeof *arbiter->told, "arbiter's ranks");
     arbiter->queue = sl_new_array(config->mem, NOTES_BASE, sizeof *arbiter->queue, "arbiter's notes");
     arbiter->queue_max = NOTES_BASE;
-    if (!arbiter->lost || !arbiter->queue) {
+    if (!arbiter->lost || !arbiter->told || !arbiter->queue) {
         sl_arbiter_destroy(arbiter);
         return NULL;
     }
@@ -47,6 +50,7 @@ void sl_arbiter_destroy(struct sl_arbiter *arbiter)
         sl_free(arbiter->mem, run);
     }
     sl_free(arbiter->mem, arbiter->queue);
+    sl_free(arbiter->mem, arbiter->told);
     sl_free(arbiter->mem, arbiter->lost);
     sl_free(arbiter->mem, arbiter);
 }
@@ -186,6 +190,17 @@ static void joined(struct sl_arbiter *arbiter, const struct sl_note *note)
         arb_join(arbiter, run, note);
 }
 
+static void stands(struct sl_arbiter *arbiter, const struct sl_note *note)
+{
+    if (!arbiter->collecting || note->a > SLUICE_WINDOWS_MAX)
+        return;
+    struct arb_run *run = note->key == 0 ? NULL : find_or_add(arbiter, note);
+    if (note->key == 0)
+        arb_told(arbiter, note->rank);
+    else if (run)
+        arb_standing(arbiter, run, note);
+}
+
 static _Bool says_failure(const struct sl_note *note)
 {
     return (note->kind == SL_NOTE_REQUEST && note->a == SL_REQUEST_FAIL) ||
@@ -201,6 +216,10 @@ void sl_arbiter_note(struct sl_arbiter *arbiter, const struct sl_note *note, uin
         joined(arbiter, note);
         return;
     }
+    if (note->kind == SL_NOTE_STANDING) {
+        stands(arbiter, note);
+        return;
+    }
     if (note->kind == SL_NOTE_BROKEN) {
         arb_broken(arbiter, note);
         return;
@@ -211,6 +230,8 @@ void sl_arbiter_note(struct sl_arbiter *arbiter, const struct sl_note *note, uin
             arb_decline(arbiter, run, note);
         return;
     }
+    if (arbiter->collecting && note->kind != SL_NOTE_VOTE)
+        return;
     if (note->kind == SL_NOTE_READY)
         arb_ready(arbiter, run, note);
     else if (note->kind == SL_NOTE_LAUNCHED)

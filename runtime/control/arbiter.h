@@ -17,6 +17,10 @@ struct sl_arbiter_config {
     uint32_t world;
     uint32_t runs_max;
     struct sl_mem *mem;
+    uint32_t host; /* the rank that it runs on; 0 at first */
+    /* The rank that hosted the last one is lost: tell sl_arbiter_lost of every lost rank before any note. It asks the
+     * others how far their runs were, ends each alike, and lets none start. */
+    _Bool takeover;
 };
 
 struct sl_arbiter *sl_arbiter_create(const struct sl_arbiter_config *config); /* NULL: out of memory */

@@ -1,6 +1,7 @@
 /*
  * arbiter_run.h: what the files of the arbiter share: arbiter.c (entry, queue), ready.c (join, readiness,
- * grants), freeze.c (pause, cancel, soft failure), vote.c (votes, outcomes, losses).
+ * grants), freeze.c (pause, cancel, soft failure), vote.c (votes, outcomes, losses), takeover.c
+ * (after the loss of the last arbiter's rank).
  *
  * State of a run, and what leads from one to the next:
  *
@@ -52,6 +53,7 @@ struct arb_run {
     uint32_t unanswered;           /* live ranks that have not answered the freeze */
     uint32_t unvoted[ARB_PHASES];  /* live ranks that have not voted; RELEASED: of those that joined */
     uint8_t given;                 /* outcomes, bit (1 << phase) */
+    uint8_t seen;                  /* takeover: outcomes OK that a rank has seen, bit (1 << phase) */
     _Bool undecided;               /* a rank was lost between the decision and its last vote */
     struct sl_note cause;          /* of a failure, then the note that ended the run: for ranks that join late */
     struct arb_rank ranks[];
@@ -63,8 +65,11 @@ struct sl_arbiter {
     uint32_t runs, runs_max; /* records, and their limit */
     struct arb_run *first;
     uint64_t now;
-    uint64_t grants;       /* number of the last one */
-    uint64_t batch, hold;  /* grants go out at time `batch`, the next not before `hold` */
+    uint64_t grants;      /* number of the last one */
+    uint64_t batch, hold; /* grants go out at time `batch`, the next not before `hold` */
+    uint32_t host;
+    _Bool collecting;      /* takeover: not all live ranks have told their standings */
+    _Bool *told;           /* takeover: by rank, its standings are complete */
     _Bool *lost;           /* by rank */
     uint32_t live;         /* ranks not lost */
     struct sl_note over;   /* kind != 0: LOST or POISON; no run can start any more */
@@ -104,8 +109,19 @@ void arb_launched(struct sl_arbiter *arbiter, struct arb_run *run, const struct 
 /* vote.c */
 void arb_vote(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_note *note);
 void arb_broken(struct sl_arbiter *arbiter, const struct sl_note *note);
-/* Gives the outcomes that are due. */
+/* takeover.c */
+void arb_standing(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_note *note);
+/* The run failed at a rank, so it ends in failure unless a rank saw it succeed. */
+void arb_set_cause(struct arb_run *run, const struct sl_note *note);
+/* The standings of a rank are complete. */
+void arb_told(struct sl_arbiter *arbiter, uint32_t rank);
+/* Ends all runs once the standings of every live rank are there. */
+void arb_take_over(struct sl_arbiter *arbiter);
+
+/* vote.c. Gives the outcomes that are due. */
 void arb_decide(struct sl_arbiter *arbiter, struct arb_run *run);
+/* When all that joined have released: says so; again for each that joins later. May drop the record. */
+void arb_release(struct sl_arbiter *arbiter, struct arb_run *run);
 /* A rank that has not joined says that it will not: the run fails, the rank is done with it. */
 void arb_decline(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_note *note);
 /* Ends the run with an outcome for everybody; once. */

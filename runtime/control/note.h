@@ -21,6 +21,9 @@ enum sl_note_kind {
      * this rank has nothing to release. */
     SL_NOTE_REQUEST = 5,
     SL_NOTE_BROKEN = 6, /* no run: the communicator of this rank is gone; status, text */
+    /* To an arbiter that takes over, for every run here. a: windows, b: options digest, c: phases voted OK, d: outcomes
+     * OK seen (bit 1 << phase), f: as in JOIN; status, text: the run has failed here. Key 0: that was the last. */
+    SL_NOTE_STANDING = 7,
     /* arbiter -> all ranks */
     SL_NOTE_GRANT = 16,   /* a: windows that may launch, b: number in the grant stream, c: ranks not ready for the
                            * window after, rank: one of them */
@@ -28,7 +31,8 @@ enum sl_note_kind {
     SL_NOTE_STOP_AT = 18, /* a: all ranks run to window a and stop there; b: the request; status, rank, text */
     SL_NOTE_OUTCOME = 19, /* a: enum sl_phase, status (OK: all voted OK), rank: the first that did not, text */
     SL_NOTE_RESUME = 20,
-    SL_NOTE_LOST = 21,  /* no run: rank is gone; text says how it was noticed */
+    SL_NOTE_LOST =
+        21, /* no run: rank is gone; text says how it was noticed; a: rank of the arbiter + 1; 0: none left */
     SL_NOTE_POISON = 22 /* no run: the communicator of `rank` is gone, so it is everybody's; status, text */
 };
 

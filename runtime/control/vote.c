@@ -43,6 +43,8 @@ static void finish(struct sl_arbiter *arbiter, struct arb_run *run)
 
 void arb_decide(struct sl_arbiter *arbiter, struct arb_run *run)
 {
+    if (arbiter->collecting)
+        return;
     for (enum sl_phase phase = SL_PHASE_STAGED; phase <= SL_PHASE_DECIDE; phase++)
         if (run->state == ARB_OPEN && run->unvoted[phase] == 0 && !arb_given(run, phase))
             give(arbiter, run, phase);
@@ -50,8 +52,7 @@ void arb_decide(struct sl_arbiter *arbiter, struct arb_run *run)
         finish(arbiter, run);
 }
 
-/* All that joined have released: say so. Again for each that joins later. */
-static void release(struct sl_arbiter *arbiter, struct arb_run *run)
+void arb_release(struct sl_arbiter *arbiter, struct arb_run *run)
 {
     if (run->state < ARB_STOPPED || run->unvoted[SL_PHASE_RELEASED] > 0)
         return;
@@ -65,7 +66,9 @@ void arb_vote(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_n
     if (note->a < SL_PHASE_STAGED || note->a > SL_PHASE_RELEASED)
         return;
     if (note->status != SLUICE_OK) {
-        if (run->state != ARB_ENDED)
+        if (arbiter->collecting)
+            arb_set_cause(run, note);
+        else if (run->state != ARB_ENDED)
             arb_end(arbiter, run, (sluice_status)note->status, note->rank, note->text);
         return;
     }
@@ -76,7 +79,7 @@ void arb_vote(struct sl_arbiter *arbiter, struct arb_run *run, const struct sl_n
     SL_ASSERT(run->unvoted[note->a] > 0);
     run->unvoted[note->a]--;
     if (note->a == SL_PHASE_RELEASED)
-        release(arbiter, run);
+        arb_release(arbiter, run);
     else
         arb_decide(arbiter, run);
 }
@@ -90,7 +93,7 @@ void arb_decline(struct sl_arbiter *arbiter, struct arb_run *run, const struct s
     run->unjoined--;
     if (run->state != ARB_ENDED)
         arb_end(arbiter, run, note->status ? (sluice_status)note->status : SLUICE_PEER_FAILED, note->rank, note->text);
-    release(arbiter, run);
+    arb_release(arbiter, run);
 }
 
 /* Commits of versions that were staged whole go on: they need nobody else. */
@@ -111,10 +114,19 @@ static void leave_undecided(struct sl_arbiter *arbiter, struct arb_run *run, uin
     arb_decide(arbiter, run);
 }
 
+static void expect_no_votes(struct arb_run *run, const struct arb_rank *rank)
+{
+    for (uint32_t phase = SL_PHASE_STAGED; phase <= SL_PHASE_FINAL; phase++)
+        if (!((rank->voted >> phase) & 1u))
+            run->unvoted[phase]--;
+}
+
 static void lose(struct sl_arbiter *arbiter, struct arb_run *run, uint32_t rank)
 {
     struct arb_rank *state = &run->ranks[rank];
-    if (!independent(run))
+    if (arbiter->collecting)
+        expect_no_votes(run, state);
+    else if (!independent(run))
         arb_end(arbiter, run, SLUICE_PEER_LOST, rank, arbiter->over.text);
     else if (run->state != ARB_ENDED && !(state->voted & (1u << SL_PHASE_FINAL)))
         leave_undecided(arbiter, run, rank);
@@ -122,7 +134,7 @@ static void lose(struct sl_arbiter *arbiter, struct arb_run *run, uint32_t rank)
         run->unjoined--;
     else if (!(state->voted & (1u << SL_PHASE_RELEASED)))
         run->unvoted[SL_PHASE_RELEASED]--;
-    release(arbiter, run);
+    arb_release(arbiter, run);
 }
 
 void sl_arbiter_lost(struct sl_arbiter *arbiter, uint32_t rank, const char *text, uint64_t now)
@@ -134,6 +146,7 @@ void sl_arbiter_lost(struct sl_arbiter *arbiter, uint32_t rank, const char *text
     arbiter->live--;
     struct sl_note *note = arb_push(arbiter, SL_NOTE_LOST, NULL);
     note->rank = rank;
+    note->a = arbiter->host + 1;
     note->status = SLUICE_PEER_LOST;
     snprintf(note->text, sizeof note->text, "%s", text);
     if (!arbiter->over.kind)
@@ -142,6 +155,7 @@ void sl_arbiter_lost(struct sl_arbiter *arbiter, uint32_t rank, const char *text
         next = run->next;
         lose(arbiter, run, rank);
     }
+    arb_take_over(arbiter);
 }
 
 void arb_broken(struct sl_arbiter *arbiter, const struct sl_note *note)

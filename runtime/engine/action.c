@@ -35,6 +35,15 @@ static void join(const struct run *run, struct sl_note *note)
     note->f = config->shadow ? (uint64_t)config->staged + 1 : 0;
 }
 
+static void standing(const struct run *run, struct sl_note *note)
+{
+    join(run, note);
+    note->c = run->voted;
+    note->d = run->seen;
+    if (run->state == RUN_ENDED && run->error.status)
+        note_error(note, &run->error);
+}
+
 static _Bool ready_due(const struct sl_engine *engine, const struct run *run)
 {
     if (!sl_run_live(run) || sl_run_ready(run) <= run->told_ready || run->config.world_of_one)
@@ -54,6 +63,7 @@ static _Bool tell_vote(const struct sl_engine *engine, struct run *run, struct s
     if (run->tell_vote) {
         note_init(engine, run, SL_NOTE_VOTE, note);
         note->a = run->tell_vote;
+        run->voted |= (uint8_t)(1u << run->tell_vote);
         run->tell_vote = 0;
         return 1;
     }
@@ -92,6 +102,12 @@ static _Bool tell(struct sl_engine *engine, struct run *run, struct sl_note *not
         join(run, note);
         return 1;
     }
+    if (run->tell_standing) {
+        run->tell_standing = 0;
+        note_init(engine, run, SL_NOTE_STANDING, note);
+        standing(run, note);
+        return 1;
+    }
     if (run->tell_launched) {
         run->tell_launched = 0;
         note_init(engine, run, SL_NOTE_LAUNCHED, note);
@@ -113,6 +129,7 @@ static _Bool tell(struct sl_engine *engine, struct run *run, struct sl_note *not
     run->tell_released = 0;
     note_init(engine, run, SL_NOTE_VOTE, note);
     note->a = SL_PHASE_RELEASED;
+    run->voted |= 1u << SL_PHASE_RELEASED;
     return 1;
 }
 
@@ -194,6 +211,12 @@ static _Bool engine_next(struct sl_engine *engine, struct sl_action *ret)
         note_error(&ret->note, &engine->over);
         if (engine->world > 1)
             return 1;
+    }
+    if (engine->tell_standings) {
+        engine->tell_standings = 0;
+        *ret = (struct sl_action){.kind = SL_ACTION_TELL};
+        note_init(engine, NULL, SL_NOTE_STANDING, &ret->note);
+        return 1;
     }
     if (engine->abort == ABORT_WANTED) {
         engine->abort = ABORT_SENT;

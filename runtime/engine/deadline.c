@@ -40,6 +40,12 @@ static uint64_t stall_deadline(const struct sl_engine *engine, const struct run 
     return sl_later(run->alive_ns, run->config.stall_timeout_ns);
 }
 
+/* A commit that needs nobody may take its time, whoever was asked for what before. */
+static uint64_t answer_deadline(const struct run *run)
+{
+    return sl_run_independent(run) && run->state != RUN_FINAL_VOTE ? UINT64_MAX : run->answer_by_ns;
+}
+
 static double seconds(uint64_t ns)
 {
     return (double)ns / 1e9;
@@ -77,10 +83,10 @@ static void check_hard(struct sl_engine *engine, struct run *run)
     if (engine->now >= stall_deadline(engine, run)) {
         say(engine, run, &cause, SLUICE_TIMEOUT, "no progress", run->alive_ns, run->config.stall_timeout_ns);
         sl_run_stalled(engine, run, &cause);
-    } else if (engine->now >= run->answer_by_ns) {
+    } else if (engine->now >= answer_deadline(run)) {
         uint64_t asked = run->answer_by_ns - run->config.stall_timeout_ns;
-        say(engine, run, &cause, run->failing ? run->error.status : SLUICE_TIMEOUT,
-            "rank 0 did not answer a request to stop", asked, run->config.stall_timeout_ns);
+        say(engine, run, &cause, run->failing ? run->error.status : SLUICE_TIMEOUT, "the arbiter did not answer", asked,
+            run->config.stall_timeout_ns);
         sl_fail_hard(engine, run, &cause);
     }
 }
@@ -119,7 +125,7 @@ uint64_t sl_run_timer(const struct sl_engine *engine, const struct run *run)
 {
     uint64_t soonest = least(gate_deadline(run), whole_deadline(run));
     soonest = least(soonest, stall_deadline(engine, run));
-    soonest = least(soonest, run->answer_by_ns);
+    soonest = least(soonest, answer_deadline(run));
     soonest = least(soonest, pace_time(run));
     return least(soonest, tell_time(run));
 }

@@ -167,6 +167,8 @@ size_t sl_run_damage(const struct run *run, char *data, size_t bytes)
         add(&text, "; the old version is untouched");
     } else if (run->state == RUN_FINAL_VOTE && run->config.shadow) {
         add(&text, "; version %llu is in place on this rank", version);
+    } else if (run->config.shadow && run->launched == run->config.staged && !run->commit_begun) {
+        add(&text, "; nothing of version %llu is in place on this rank", version);
     } else if (run->config.shadow) {
         add(&text, "; version %llu is torn on this rank", version);
     } else if (run->launched == 0) {

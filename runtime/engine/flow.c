@@ -79,6 +79,8 @@ static void vote(struct run *run, enum run_state state, enum sl_phase phase)
 void sl_run_committed(struct sl_engine *engine, struct run *run)
 {
     run->committed_ns = engine->now;
+    if (run->answer_by_ns != UINT64_MAX)
+        run->answer_by_ns = sl_later(engine->now, run->config.stall_timeout_ns);
     vote(run, RUN_FINAL_VOTE, SL_PHASE_FINAL);
 }
 
@@ -223,7 +225,7 @@ void sl_fail_hard(struct sl_engine *engine, struct run *run, const struct sluice
     if (!sl_run_live(run))
         return;
     struct sluice_error error = *cause;
-    if (run->state == RUN_DECIDE_VOTE && run->tell_vote == 0)
+    if (run->tell_vote == 0 && (run->state == RUN_DECIDE_VOTE || run->state == RUN_FINAL_VOTE))
         error.status = SLUICE_UNDECIDED;
     run->tell_failed = 1;
     run->cause = *cause;

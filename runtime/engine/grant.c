@@ -127,7 +127,7 @@ _Bool sl_engine_launch(struct sl_engine *engine, struct sl_action *ret)
 
 void sl_run_commit(struct sl_engine *engine, struct run *run)
 {
-    run->committing = 1;
+    run->committing = run->commit_begun = 1;
     run->nodes++;
     engine->nodes++;
     run->alive_ns = engine->now;

@@ -4,8 +4,9 @@
  * - Notes reach all ranks in one order, so what is done here in reaction to them is alike everywhere.
  * - Notes about runs that are not here or are over, and notes that make no sense in the state of a run,
  *   are ignored: a peer may have submitted earlier, this rank may have failed already.
- * - The loss of another rank is only noted: the arbiter says what it means for each run. The loss of
- *   the arbiter (rank 0) ends what cannot end without it.
+ * - The loss of another rank is not acted on: the arbiter says what it means for each run. When the rank of
+ *   the arbiter is lost, its successor is told how far all runs are; without one they end as well as
+ *   this rank alone can tell.
  */
 #include <stdio.h>
 #include <string.h>
@@ -73,12 +74,15 @@ static void on_resume(struct run *run)
 
 static void on_success(struct sl_engine *engine, struct run *run, enum sl_phase phase)
 {
+    uint8_t bit = (uint8_t)(1u << phase);
     if (phase == SL_PHASE_STAGED && run->state == RUN_STAGED_VOTE) {
         sl_run_enter(run, RUN_GATES);
+        run->seen |= bit;
         run->staged_ns = engine->now;
         run->emit_staged = 1;
     } else if (phase == SL_PHASE_DECIDE && run->state == RUN_DECIDE_VOTE) {
         run->decided = 1;
+        run->seen |= bit;
         run->decided_ns = engine->now;
         sl_run_enter(run, RUN_REST);
         if (sl_run_independent(run))
@@ -86,6 +90,7 @@ static void on_success(struct sl_engine *engine, struct run *run, enum sl_phase 
         if (!run->failing)
             run->answer_by_ns = UINT64_MAX;
     } else if (phase == SL_PHASE_FINAL && run->state == RUN_FINAL_VOTE) {
+        run->seen |= bit;
         sl_run_end(engine, run, run->config.shadow ? SLUICE_EVENT_COMMITTED : SLUICE_EVENT_COMPLETED, NULL);
     }
 }
@@ -114,8 +119,7 @@ void sl_engine_orphaned(struct sl_engine *engine, struct run *run)
     struct sluice_error cause = engine->over;
     if (run->state == RUN_FINAL_VOTE || (run->state == RUN_DECIDE_VOTE && run->tell_vote == 0)) {
         cause.status = SLUICE_UNDECIDED;
-        sl_error_set(&cause, SLUICE_UNDECIDED, "run", "%.300s; rank 0 was lost before it said the outcome",
-                     engine->over.text);
+        sl_error_set(&cause, SLUICE_UNDECIDED, "run", "%.300s; it had not said the outcome", engine->over.text);
         sl_run_end(engine, run, SLUICE_EVENT_FAILED, &cause);
         sl_run_advance(engine, run);
     } else if (!sl_run_independent(run)) {
@@ -123,13 +127,30 @@ void sl_engine_orphaned(struct sl_engine *engine, struct run *run)
     }
 }
 
+/* Another rank takes the arbiter's place: tells it how far every run is, and waits for its word. */
+static void stand(struct sl_engine *engine)
+{
+    engine->tell_standings = 1;
+    for (uint32_t i = 0; i < engine->used; i++) {
+        struct run *run = &engine->runs[i];
+        run->tell_standing = run->state != RUN_FREE;
+        if (sl_run_live(run))
+            run->answer_by_ns = sl_later(engine->now, run->config.stall_timeout_ns);
+    }
+}
+
 static void on_lost(struct sl_engine *engine, const struct sl_note *note)
 {
-    if (note->rank != 0)
+    if (note->rank != engine->arbiter)
         return;
-    engine->orphan = 1;
     if (!engine->over.status)
         sl_error_set(&engine->over, SLUICE_PEER_LOST, "run", "%.*s", SL_NOTE_TEXT_MAX - 1, note->text);
+    if (note->a > 0) {
+        engine->arbiter = (uint32_t)note->a - 1;
+        stand(engine);
+        return;
+    }
+    engine->orphan = 1;
     for (uint32_t i = 0; i < engine->used; i++) {
         struct run *run = &engine->runs[i];
         if (sl_run_live(run))

@@ -78,6 +78,8 @@ struct run {
     uint32_t groups;  /* of them on the communicator */
 
     _Bool committing; /* the commit copy is in flight */
+    _Bool commit_begun;
+    uint8_t voted, seen; /* phases voted OK, outcomes OK; bit (1 << phase) */
 
     _Bool frozen, paused, decided;
     uint64_t freeze; /* number of the FREEZE to answer */
@@ -85,7 +87,7 @@ struct run {
     uint32_t halt_at;
 
     /* To tell and to emit; sl_engine_next clears them. */
-    _Bool tell_join, tell_launched, tell_failed, tell_released;
+    _Bool tell_join, tell_standing, tell_launched, tell_failed, tell_released;
     _Bool tell_pause, want_pause, tell_cancel, tell_fail, tell_pace;
     uint64_t want_pace;
     enum sl_phase tell_vote; /* 0: none */
@@ -124,8 +126,10 @@ struct sl_engine {
     struct sluice_error over; /* status != OK: no run may start any more */
     struct sluice_error abort_cause;
     _Bool poisoned, emit_poison, tell_broken, told_broken;
-    _Bool orphan; /* the arbiter is gone */
-    _Bool dirty;  /* an answer to ourselves changed something: look again */
+    uint32_t arbiter;     /* its rank */
+    _Bool tell_standings; /* that the last standing was told */
+    _Bool orphan;         /* the arbiter is gone */
+    _Bool dirty;          /* an answer to ourselves changed something: look again */
 };
 
 static inline uint32_t sl_run_index(const struct sl_engine *engine, const struct run *run)

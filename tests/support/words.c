@@ -59,6 +59,13 @@ static void say_told(const struct sl_note *note)
     case SL_NOTE_BROKEN:
         say("BROKEN");
         break;
+    case SL_NOTE_STANDING:
+        if (note->key == 0)
+            say("STANDING end");
+        else
+            say("STANDING voted %#x seen %#x%s%s", (unsigned)note->c, (unsigned)note->d, note->status ? " " : "",
+                note->status ? status_word(note->status) : "");
+        break;
     case SL_NOTE_GRANT:
     case SL_NOTE_FREEZE:
     case SL_NOTE_STOP_AT:
@@ -153,6 +160,7 @@ static void say_answer(const struct sl_note *note)
     case SL_NOTE_VOTE:
     case SL_NOTE_REQUEST:
     case SL_NOTE_BROKEN:
+    case SL_NOTE_STANDING:
         say("unexpected note %u", note->kind);
         break;
     }

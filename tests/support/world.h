@@ -18,8 +18,8 @@ enum world_fault {
     WORLD_PAUSE = 1 << 1,       /* ranks pause and resume */
     WORLD_NODE_FAILS = 1 << 2,  /* a node ends with an error */
     WORLD_NODE_HANGS = 1 << 3,  /* a node never ends: stall */
-    WORLD_LOSE = 1 << 4,        /* a rank other than 0 is lost */
-    WORLD_LOSE_FIRST = 1 << 5,  /* rank 0 and the arbiter with it are lost */
+    WORLD_LOSE = 1 << 4,        /* a rank without the arbiter is lost */
+    WORLD_LOSE_FIRST = 1 << 5,  /* the rank of the arbiter is lost: with a majority left the next takes over */
     WORLD_BROKEN = 1 << 6,      /* a transport says that it broke */
     WORLD_GATE_CLOSED = 1 << 7, /* a gate never opens: gate deadline */
     WORLD_GATE_FAILS = 1 << 8,  /* a gate's query fails */

@@ -21,7 +21,7 @@ static void kill_rank(struct world *world, uint32_t rank)
     backend_clear(world, rank);
     cut(world, &on->to_arbiter);
     world->unreported = rank + 1;
-    if (rank > 0)
+    if (rank != world->arbiter_rank)
         return;
     sl_arbiter_destroy(world->arbiter);
     world->arbiter = NULL;
@@ -31,19 +31,45 @@ static void kill_rank(struct world *world, uint32_t rank)
     }
 }
 
+/* With a majority of the ranks the lowest that lives takes the arbiter's place. */
+static void take_over(struct world *world)
+{
+    uint32_t live = 0;
+    for (uint32_t i = world->ranks; i-- > 0;) {
+        live += !world->rank[i].dead;
+        world->arbiter_rank = world->rank[i].dead ? world->arbiter_rank : i;
+    }
+    struct sl_arbiter_config config = {
+        .world = world->ranks, .runs_max = RUNS_MAX, .mem = world->mem, .host = world->arbiter_rank, .takeover = 1};
+    if (live * 2 > world->ranks)
+        world->arbiter = sl_arbiter_create(&config);
+}
+
+/* No majority is left: every rank is alone with what it knows. */
+static void leave_alone(struct world *world)
+{
+    struct sl_note note = {.kind = SL_NOTE_LOST, .status = SLUICE_PEER_LOST};
+    for (note.rank = 0; note.rank < world->ranks; note.rank++) {
+        snprintf(note.text, sizeof note.text, "rank %u is gone (made up)", note.rank);
+        for (uint32_t i = 0; i < world->ranks; i++)
+            if (world->rank[note.rank].dead)
+                world_put(world, &world->rank[i].from_arbiter, &note);
+    }
+}
+
 void fault_report_loss(struct world *world)
 {
-    uint32_t rank = world->unreported - 1;
     world->unreported = 0;
-    if (world->arbiter) {
-        sl_arbiter_lost(world->arbiter, rank, "a made-up loss of a rank", world->now);
-        world_drain_arbiter(world);
+    if (!world->arbiter)
+        take_over(world);
+    if (!world->arbiter) {
+        leave_alone(world);
         return;
     }
-    struct sl_note note = {.kind = SL_NOTE_LOST, .rank = rank, .status = SLUICE_PEER_LOST};
-    snprintf(note.text, sizeof note.text, "rank 0 is gone (made up)");
-    for (uint32_t i = 1; i < world->ranks; i++)
-        world_put(world, &world->rank[i].from_arbiter, &note);
+    for (uint32_t i = 0; i < world->ranks; i++)
+        if (world->rank[i].dead)
+            sl_arbiter_lost(world->arbiter, i, "a made-up loss of a rank", world->now);
+    world_drain_arbiter(world);
 }
 
 void fault_strike(struct world *world, uint32_t rank)
@@ -68,10 +94,11 @@ void fault_strike(struct world *world, uint32_t rank)
         world->faults_left--;
         world->rank[rank].broken = 1;
         world_event(world, rank, &event);
-    } else if ((faults & WORLD_LOSE) && rank > 0 && !world->unreported && world_chance(world, 30)) {
+    } else if ((faults & WORLD_LOSE) && rank != world->arbiter_rank && !world->unreported && world_chance(world, 30)) {
         world->faults_left--;
         kill_rank(world, rank);
-    } else if ((faults & WORLD_LOSE_FIRST) && rank == 0 && !world->unreported && world_chance(world, 30)) {
+    } else if ((faults & WORLD_LOSE_FIRST) && rank == world->arbiter_rank && !world->unreported &&
+               world_chance(world, 30)) {
         world->faults_left--;
         kill_rank(world, rank);
     }

@@ -68,7 +68,8 @@ struct world {
     uint32_t ranks, runs;
     struct run_spec run[RUNS_MAX];
     struct rank rank[RANKS_MAX];
-    struct sl_arbiter *arbiter;
+    struct sl_arbiter *arbiter; /* NULL: its rank is lost */
+    uint32_t arbiter_rank;
     uint32_t order;      /* windows granted so far, over all runs */
     uint32_t unreported; /* rank + 1 that is dead and not yet reported */
     uint32_t faults_left, pauses_left;

@@ -292,7 +292,7 @@ Test(engine_failure, without_rank_0_a_vote_for_the_decision_leaves_it_undecided)
 {
     start_shadow(4);
     cr_assert_str_eq(bench_lost(&bench, 0), "FAILED UNDECIDED; VOTE RELEASED; RELEASED; release");
-    cr_assert_str_eq(words_error.text, "a rank is gone; rank 0 was lost before it said the outcome; the old version is "
+    cr_assert_str_eq(words_error.text, "a rank is gone; it had not said the outcome; the old version is "
                                        "untouched");
 }
 
@@ -302,7 +302,7 @@ Test(engine_failure, without_rank_0_a_decided_version_is_committed)
     cr_assert_str_eq(bench_outcome(&bench, 0, SL_PHASE_DECIDE, SLUICE_OK), "commit");
     cr_assert_str_eq(bench_lost(&bench, 0), "");
     cr_assert_str_eq(bench_done(&bench, 0, 0, SL_NODE_COMMIT), "FAILED UNDECIDED; VOTE RELEASED; RELEASED; release");
-    cr_assert_str_eq(words_error.text, "a rank is gone; rank 0 was lost before it said the outcome; version 7 is in "
+    cr_assert_str_eq(words_error.text, "a rank is gone; it had not said the outcome; version 7 is in "
                                        "place on this rank");
 }
 
@@ -310,4 +310,16 @@ Test(engine_failure, the_loss_of_another_rank_waits_for_the_arbiters_word)
 {
     start(4, 2, 1);
     cr_assert_str_eq(bench_lost(&bench, 3), "");
+}
+
+Test(engine_failure, a_successor_of_the_arbiter_is_told_how_far_every_run_is)
+{
+    start_shadow(4);
+    struct sl_note note = {.kind = SL_NOTE_LOST, .rank = 0, .a = 2, .text = "rank 0 is gone"};
+    struct sl_engine_event event = {.kind = SL_EVENT_NOTE, .run = UINT32_MAX, .note = &note};
+    sl_engine_event(bench.engine, &event, bench.now);
+    cr_assert_str_eq(engine_words(bench.engine), "STANDING voted 0x6 seen 0x2; STANDING end");
+    cr_assert_eq(sl_engine_timer(bench.engine), bench.now + 30 * SLUICE_SECOND);
+    cr_assert_str_eq(bench_time(&bench, 30 * SLUICE_SECOND),
+                     "VOTE FINAL TIMEOUT; FAILED UNDECIDED; VOTE RELEASED; RELEASED; release");
 }
