@@ -41,23 +41,21 @@ static void SLUICE_PRINTF(6, 0) fill(struct sluice_error *error, sluice_status s
     *error = fresh;
 }
 
-sluice_status sl_fail(sluice_status status, const char *where, const char *format, ...)
+void sl_fail_text(sluice_status status, const char *where, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     fill(&last, status, SLUICE_DOMAIN_SLUICE, 0, where, format, arguments);
     va_end(arguments);
-    return status;
 }
 
-sluice_status sl_fail_native(sluice_status status, int32_t domain, int64_t native, const char *where,
-                             const char *format, ...)
+void sl_fail_native_text(sluice_status status, int32_t domain, int64_t native, const char *where, const char *format,
+                         ...)
 {
     va_list arguments;
     va_start(arguments, format);
     fill(&last, status, domain, native, where, format, arguments);
     va_end(arguments);
-    return status;
 }
 
 sluice_status sl_fail_copy(const struct sluice_error *error)

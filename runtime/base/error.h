@@ -12,11 +12,23 @@
 
 #include "sluice/base.h"
 
-/* Sets the thread's last error and returns `status`. `where` is the component: "plan", "seal". */
-sluice_status sl_fail(sluice_status status, const char *where, const char *format, ...) SLUICE_PRINTF(3, 4);
-/* The same with a native code; for SYSTEM, strerror(native) is appended to the text. */
-sluice_status sl_fail_native(sluice_status status, int32_t domain, int64_t native, const char *where,
-                             const char *format, ...) SLUICE_PRINTF(5, 6);
+/*
+ * Sets the thread's last error and returns `status`. `where` is the component: "plan", "seal".
+ * sl_fail(status, where, format, ...)
+ * The same with a native code; for SYSTEM, strerror(native) is appended to the text.
+ * sl_fail_native(status, domain, native, where, format, ...)
+ *
+ * Macros, so that compiler and analyzer see at the place of the call that a failure is not OK.
+ */
+#define sl_fail(status, ...)        (sl_fail_text((status), __VA_ARGS__), sl_same_status(status))
+#define sl_fail_native(status, ...) (sl_fail_native_text((status), __VA_ARGS__), sl_same_status(status))
+void sl_fail_text(sluice_status status, const char *where, const char *format, ...) SLUICE_PRINTF(3, 4);
+void sl_fail_native_text(sluice_status status, int32_t domain, int64_t native, const char *where, const char *format,
+                         ...) SLUICE_PRINTF(5, 6);
+static inline sluice_status sl_same_status(sluice_status status)
+{
+    return status;
+}
 /* Copies an error that an object carried into the thread's last error; returns its status. */
 sluice_status sl_fail_copy(const struct sluice_error *error);
 
