@@ -96,7 +96,7 @@ static backend_fn symbol_of(void *handle, const char *name)
 sluice_status sl_backend_load(const char *path, const struct sluice_backend_ops **ret)
 {
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
+    if (handle == NULL) /* NOLINTNEXTLINE(concurrency-mt-unsafe): libc keeps this text per thread */
         return sl_fail(SLUICE_UNSUPPORTED, "backend", "the module cannot be loaded: %s", dlerror());
     backend_fn function = symbol_of(handle, CUDA_SYMBOL);
     if (function == NULL)
@@ -190,6 +190,7 @@ static void list_one(const char *name, struct sl_backend_entry *ret)
         SL_IGNORE(snprintf(ret->reason, sizeof(ret->reason), "%s", sluice_last_error()->text));
         return;
     }
+    SL_ASSERT(ops != NULL);
     ret->built = 1;
     ret->info.size = sizeof(ret->info);
     if (ops->query(&ret->info) != SLUICE_OK)

@@ -25,6 +25,12 @@ static void one_line(char *text)
             *text = ' ';
 }
 
+const char *sl_errno_words(int error)
+{
+    const char *words = strerrordesc_np(error);
+    return words ? words : "unknown error";
+}
+
 /* Formats into a local copy first: an argument may be the text of the error that is replaced. */
 static void SLUICE_PRINTF(6, 0) fill(struct sluice_error *error, sluice_status status, int32_t domain, int64_t native,
                                      const char *where, const char *format, va_list arguments)
@@ -33,9 +39,8 @@ static void SLUICE_PRINTF(6, 0) fill(struct sluice_error *error, sluice_status s
     SL_IGNORE(snprintf(fresh.where, sizeof fresh.where, "%s", where));
     int length = vsnprintf(fresh.text, sizeof fresh.text, format, arguments);
     if (domain == SLUICE_DOMAIN_SYSTEM && length >= 0 && (size_t)length < sizeof fresh.text) {
-        char buffer[128];
-        SL_IGNORE(snprintf(fresh.text + length, sizeof fresh.text - (size_t)length, ": %s",
-                           strerror_r((int)native, buffer, sizeof buffer)));
+        SL_IGNORE(
+            snprintf(fresh.text + length, sizeof fresh.text - (size_t)length, ": %s", sl_errno_words((int)native)));
     }
     one_line(fresh.text);
     *error = fresh;

@@ -38,6 +38,9 @@ sluice_status sl_error_set(struct sluice_error *error, sluice_status status, con
 /* Copies the thread's last error into `error`. */
 void sl_error_take(struct sluice_error *error);
 
+/* "No such file or directory"; never NULL. Any thread, unlike strerror. */
+const char *sl_errno_words(int error);
+
 /* Invariants: always on, prints one line with file and line and aborts. */
 #define SL_ASSERT(condition) ((condition) ? (void)0 : sl_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void sl_assert_failed(const char *condition, const char *file, int line);

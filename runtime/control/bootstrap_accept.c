@@ -173,7 +173,7 @@ static void on_connection(evutil_socket_t fd, short what, void *context)
         if (guest >= 0) {
             take_in(accept, guest, &address);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            SL_LOG(accept->log, SLUICE_LOG_WARN, "control", "cannot take a connection: %s", strerror(errno));
+            SL_LOG(accept->log, SLUICE_LOG_WARN, "control", "cannot take a connection: %s", sl_errno_words(errno));
             SL_IGNORE(event_del(&accept->event));
             accept->resume_at = sl_deadline(sl_now(accept->clock), PAUSE_NS);
             return;

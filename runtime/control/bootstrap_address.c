@@ -30,7 +30,7 @@ sluice_status sl_address_resolve(const char *host, uint32_t port, struct sl_addr
     int code = getaddrinfo(host, NULL, &hints, &list);
     if (code != 0)
         return sl_fail(SLUICE_CONFIG, "bootstrap", "cannot find the address of \"%.200s\": %s", host,
-                       code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
+                       code == EAI_SYSTEM ? sl_errno_words(errno) : gai_strerror(code));
     const struct addrinfo *chosen = NULL;
     for (const struct addrinfo *i = list; i != NULL; i = i->ai_next) {
         if (i->ai_family == AF_INET || (i->ai_family == AF_INET6 && chosen == NULL))

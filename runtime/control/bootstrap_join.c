@@ -102,7 +102,7 @@ static void on_bytes(struct sl_join *join)
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return;
     if (got <= 0) {
-        again(join, got == 0 ? "it closed the connection during the greeting" : strerror(errno));
+        again(join, got == 0 ? "it closed the connection during the greeting" : sl_errno_words(errno));
         return;
     }
     join->have += (uint32_t)got;
@@ -137,7 +137,7 @@ static void on_socket(evutil_socket_t fd, short what, void *context)
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &bytes) != 0)
         code = errno;
     if (code != 0 || to_itself(fd)) {
-        again(join, code != 0 ? strerror(code) : "nobody listens");
+        again(join, code != 0 ? sl_errno_words(code) : "nobody listens");
         return;
     }
     join->connecting = 0;
@@ -166,7 +166,7 @@ static void attempt(struct sl_join *join, uint64_t now)
     int code = connect(join->fd, &join->address.u.any, join->address.bytes) == 0 ? 0 : errno;
     SL_IGNORE(event_assign(&join->event, join->wires->base, join->fd, EV_WRITE, on_socket, join));
     if (code != 0 && code != EINPROGRESS)
-        again(join, strerror(code));
+        again(join, sl_errno_words(code));
     else if (event_add(&join->event, NULL) != 0)
         again(join, "the event loop takes no more connections");
 }

@@ -107,7 +107,7 @@ sluice_status sl_token_read(const char *path, struct sl_token *ret)
     if (fd < 0 && errno == ENOENT)
         return sl_fail(SLUICE_NOT_FOUND, "token", "token file %.300s does not exist", path);
     if (fd < 0)
-        return sl_fail(SLUICE_CONFIG, "token", "token file %.300s: %s", path, strerror(errno));
+        return sl_fail(SLUICE_CONFIG, "token", "token file %.300s: %s", path, sl_errno_words(errno));
     sluice_status status = read_open(fd, path, ret);
     SL_IGNORE(close(fd));
     return status;
@@ -120,7 +120,7 @@ static sluice_status check_directory(const char *path)
     struct stat info;
     if (lstat(path, &info) != 0)
         return sl_fail(SLUICE_CONFIG, "token", "directory %.256s for the job's token: %s; set SLUICE_TOKEN_FILE", path,
-                       strerror(errno));
+                       sl_errno_words(errno));
     if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
         return sl_fail(SLUICE_CONFIG, "token",
                        "directory %.256s for the job's token is not a directory of ours alone (mode 0700); set "
@@ -142,7 +142,7 @@ static sluice_status find_directory(const struct sl_identity *identity, char *re
     (void)snprintf(ret, capacity, "/tmp/sluice-%u", (unsigned)geteuid());
     if (mkdir(ret, S_IRWXU) != 0 && errno != EEXIST)
         return sl_fail(SLUICE_CONFIG, "token", "directory %.256s for the job's token: %s; set SLUICE_TOKEN_FILE", ret,
-                       strerror(errno));
+                       sl_errno_words(errno));
     return check_directory(ret);
 }
 

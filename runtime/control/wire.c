@@ -219,7 +219,7 @@ static void write_some(struct sl_wire *wire)
             return;
         }
         if (sent < 0) {
-            sl_wire_end_later(wire, strerror(errno));
+            sl_wire_end_later(wire, sl_errno_words(errno));
             return;
         }
         sl_buffer_take(wire->wires->mem, &wire->out, (size_t)sent);

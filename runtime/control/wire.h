@@ -16,7 +16,7 @@
 
 #include "runtime/base/memory.h"
 
-#define SL_FRAME_MAX   (64u * 1024u)               /* payload of one frame */
+#define SL_FRAME_MAX   (64u << 10)                 /* payload of one frame */
 #define SL_MESSAGE_MAX ((64u << 20) + 64u * 1024u) /* a large message: a part of 64 MiB and what names it */
 #define SL_QUEUE_MAX   (8u << 20)                  /* small frames that may wait for a peer to read */
 

@@ -104,7 +104,7 @@ static void read_some(struct sl_wire *wire)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != EINTR) {
-            sl_wire_end_later(wire, strerror(errno));
+            sl_wire_end_later(wire, sl_errno_words(errno));
         }
     }
 }

@@ -320,8 +320,8 @@ sluice_status sl_host_address_read(const struct sluice_blob *blob, uint32_t rank
 sluice_status sl_host_dial(const struct sl_host_address *address, uint32_t rank, int *ret_fd);
 
 /* --- connect.c --- */
-/* The opening thread of a communicator. */
-void *sl_host_connect(void *group);
+/* The opening thread of a communicator; `argument` is the group. */
+void *sl_host_connect(void *argument);
 
 /* --- group.c --- */
 sluice_status sl_host_group_open(struct sluice_device *device, const struct sluice_group_config *config,

@@ -147,7 +147,7 @@ static void unreserve(void *memory, size_t count, size_t bytes)
 static void free_queue(struct sluice_queue *queue)
 {
     unreserve(queue->landings, SL_HOST_MESSAGES_MAX, sizeof(*queue->landings));
-    unreserve(queue->leases, 2 * SL_HOST_MESSAGES_MAX, sizeof(*queue->leases));
+    unreserve(queue->leases, (size_t)2 * SL_HOST_MESSAGES_MAX, sizeof(*queue->leases));
     unreserve(queue->next, SL_HOST_MESSAGES_MAX, sizeof(*queue->next));
     sl_free(queue->device->mem, queue->ops);
     sl_free(queue->device->mem, queue);
@@ -160,7 +160,7 @@ static sluice_status start(struct sluice_queue *queue)
     if (queue->ops == NULL)
         return SLUICE_NOMEM;
     queue->landings = reserve(SL_HOST_MESSAGES_MAX, sizeof(*queue->landings));
-    queue->leases = reserve(2 * SL_HOST_MESSAGES_MAX, sizeof(*queue->leases));
+    queue->leases = reserve((size_t)2 * SL_HOST_MESSAGES_MAX, sizeof(*queue->leases));
     queue->next = reserve(SL_HOST_MESSAGES_MAX, sizeof(*queue->next));
     if (queue->landings == NULL || queue->leases == NULL || queue->next == NULL)
         return sl_fail(SLUICE_NOMEM, SL_HOST_WHERE, "no address space for a queue");

@@ -71,6 +71,12 @@ Test(error, an_error_travels_with_its_object)
     cr_assert_eq(memcmp(&taken, &error, sizeof error), 0);
 }
 
+Test(error, every_errno_has_words)
+{
+    cr_assert_str_eq(sl_errno_words(ENOSPC), "No space left on device");
+    cr_assert_str_eq(sl_errno_words(99999), "unknown error");
+}
+
 Test(status, every_value_has_name_and_words)
 {
     cr_assert_str_eq(sluice_status_name(SLUICE_OK), "SLUICE_OK");
