@@ -32,6 +32,7 @@ struct model {
     size_t peer_count, peer_capacity;
     struct rank_time *ranks;
     double *window_end;         /* when the last rank was done with it */
+    double barrier;             /* lockstep: when the last group so far ended on any rank */
     double *pack_end;           /* per rank, of the window at hand */
     uint32_t *parent;           /* union-find over ranks; the window's component */
     double *begin, *load;       /* per component root */
@@ -202,6 +203,7 @@ static void finish_share(struct model *m, const struct share *share)
         m->cost.wait_seconds += begin - ready;
         m->cost.group_seconds += end - begin;
         rank->group_end = end;
+        m->barrier = larger(m->barrier, end);
     }
     double unpacked = end + (double)share->unpack_bytes / m->options->pack_rate;
     emit(m, share, SL_COST_UNPACK, end, unpacked);
@@ -217,7 +219,7 @@ static void walk_window(struct model *m, const struct share *shares, size_t coun
 {
     join_window(m, shares, count);
     for (size_t i = 0; i < count; i++) {
-        m->begin[shares[i].rank] = 0;
+        m->begin[shares[i].rank] = m->options->lockstep ? m->barrier : 0;
         m->load[shares[i].rank] = 0;
     }
     for (size_t i = 0; i < count; i++) {

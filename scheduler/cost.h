@@ -15,6 +15,7 @@ struct sl_cost_options {
     double link;           /* bytes per second, each way */
     double pack_rate;      /* bytes per second */
     double group_overhead; /* seconds */
+    _Bool lockstep;        /* every group waits for the previous one of all ranks, as published executors do */
 };
 
 /* One node of one rank in the timeline; seconds. */

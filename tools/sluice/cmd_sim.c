@@ -20,6 +20,7 @@ enum {
     OPT_WINDOW_BYTES,
     OPT_DIRECT_MIN,
     OPT_COMPARE,
+    OPT_LOCKSTEP,
     OPT_TIMELINE,
     OPT_JSON
 };
@@ -33,6 +34,7 @@ static const struct tool_option options[] = {
     {"slots", "S", "staging slots in rotation, 2 to 8 (default 3)", OPT_SLOTS},
     {"window-bytes", "SIZE", "most bytes a rank moves each way per window (default 256M)", OPT_WINDOW_BYTES},
     {"direct-min", "SIZE", "pieces at least this large are messages of their own", OPT_DIRECT_MIN},
+    {"lockstep", NULL, "every group waits for the one before it on all ranks, as published executors do", OPT_LOCKSTEP},
     {"timeline", "FILE", "write a picture of ranks by time, as one HTML page", OPT_TIMELINE},
     TOOL_GROUP_OPTIONS,
     {"json", NULL, "machine-readable output", OPT_JSON},
@@ -86,6 +88,9 @@ static _Bool take_option(struct tool_args *args, int option, struct sim_options 
         return tool_size(args, &ret->cuts.direct_min);
     case OPT_COMPARE:
         ret->compare = 1;
+        return 1;
+    case OPT_LOCKSTEP:
+        ret->cost.lockstep = 1;
         return 1;
     case OPT_TIMELINE:
         ret->timeline = args->value;

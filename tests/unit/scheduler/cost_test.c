@@ -56,6 +56,27 @@ Test(cost, pairs_that_share_no_rank_do_not_wait_for_each_other)
     sl_plan_drop(&plan);
 }
 
+Test(cost, in_lockstep_a_group_waits_for_the_one_before_it_on_all_ranks)
+{
+    struct sl_plan plan;
+    struct sl_cuts cuts;
+    struct sl_cost cost;
+    struct sl_cost_options options = GIGABYTE_LINK;
+    sl_plan_init(&plan, sl_mem_default(), 4);
+    for (int i = 0; i < 256; i++)
+        plans_add(&plan, 0, 1, i == 0 ? 100000000 : 0);
+    plans_add(&plan, 2, 3, 200000000);
+    cr_assert_eq(sl_plan_validate(&plan), SLUICE_OK);
+    cut(&plan, SLUICE_POLICY_WINDOWS, 1000000000, &cuts);
+    cr_assert_eq(sl_cost_run(&cuts, &options, NULL, NULL, &cost), SLUICE_OK);
+    cr_assert_float_eq(cost.makespan, 0.3, 1e-9);
+    options.lockstep = 1;
+    cr_assert_eq(sl_cost_run(&cuts, &options, NULL, NULL, &cost), SLUICE_OK);
+    cr_assert_float_eq(cost.makespan, 0.5, 1e-9);
+    sl_cuts_drop(&cuts);
+    sl_plan_drop(&plan);
+}
+
 Test(cost, local_tasks_take_copy_time_only)
 {
     struct sl_plan plan;
