@@ -1,6 +1,6 @@
 /*
- * load.c: the shared library in a program that was not linked to it. It loads late, any number of
- * times (no static thread-local storage), and two copies of it do not mix.
+ * load.c: the shared library in a program that was not linked to it. It loads late, works and unloads,
+ * any number of times (no static thread-local storage, no thread left), and two copies do not mix.
  * Usage: build_load LIBRARY
  */
 #include <dlfcn.h>
@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sluice/base.h"
+#include "sluice/plan.h"
+#include "sluice/runtime.h"
+#include "sluice/transfer.h"
 
 typedef uint32_t (*number_fn)(void);
 typedef const struct sluice_error *(*error_fn)(void);
@@ -48,6 +50,73 @@ static void use(void *library)
         fail("fresh thread has an error", last_error()->text);
 }
 
+/* Every function that a refit of one rank needs. X(name) */
+#define REFIT_FUNCTIONS(X)                                                                                             \
+    X(runtime_open)                                                                                                    \
+    X(runtime_close_wait)                                                                                              \
+    X(plan_create)                                                                                                     \
+    X(plan_destroy)                                                                                                    \
+    X(plan_add_param)                                                                                                  \
+    X(plan_add_task)                                                                                                   \
+    X(plan_bind)                                                                                                       \
+    X(plan_seal_wait)                                                                                                  \
+    X(submit)                                                                                                          \
+    X(transfer_wait)                                                                                                   \
+    X(transfer_destroy)
+
+struct refit {
+#define MEMBER(name) __typeof__(&sluice_##name) name;
+    REFIT_FUNCTIONS(MEMBER)
+    error_fn last_error;
+};
+
+static void check(const struct refit *api, const char *what, sluice_status status)
+{
+    if (status != SLUICE_OK)
+        fail(what, api->last_error()->text);
+}
+
+static sluice_plan *make_plan(const struct refit *api, char *source, char *destination, uint64_t bytes)
+{
+    struct sluice_region whole = {.row_bytes = bytes, .rows = 1, .pitch = bytes};
+    struct sluice_param param = {.dtype = SLUICE_DTYPE_U8, .bytes = bytes, .name = "weight"};
+    struct sluice_task task = {
+        .from = whole, .to = whole, .source_dtype = SLUICE_DTYPE_U8, .destination_dtype = SLUICE_DTYPE_U8};
+    sluice_plan *plan = NULL;
+    check(api, "create", api->plan_create(1, &plan));
+    check(api, "add_param", api->plan_add_param(plan, &param));
+    check(api, "add_task", api->plan_add_task(plan, &task));
+    check(api, "bind", api->plan_bind(plan, 0, SLUICE_ROLE_SOURCE, source, bytes));
+    check(api, "bind", api->plan_bind(plan, 0, SLUICE_ROLE_DESTINATION, destination, bytes));
+    return plan;
+}
+
+/* Open, seal, move a buffer, close: all threads of the library come and go. */
+static void refit(void *library)
+{
+    struct refit api;
+#define FIND(name) symbol(library, "sluice_" #name, &api.name);
+    REFIT_FUNCTIONS(FIND)
+    symbol(library, "sluice_last_error", &api.last_error);
+    char source[] = "seven times seven weights";
+    char destination[sizeof source] = "";
+    struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
+    options.world = 1;
+    options.backend = "host";
+    sluice_runtime *runtime = NULL;
+    check(&api, "open", api.runtime_open(&options, &runtime));
+    sluice_plan *plan = make_plan(&api, source, destination, sizeof source);
+    check(&api, "seal", api.plan_seal_wait(plan, runtime, NULL, 0));
+    sluice_transfer *transfer = NULL;
+    check(&api, "submit", api.submit(plan, NULL, &transfer));
+    check(&api, "wait", api.transfer_wait(transfer, 60 * SLUICE_SECOND));
+    if (memcmp(source, destination, sizeof source) != 0)
+        fail("wrong bytes", destination);
+    api.transfer_destroy(transfer);
+    api.plan_destroy(plan);
+    api.runtime_close_wait(runtime);
+}
+
 static void copy_file(const char *from, const char *to)
 {
     FILE *in = fopen(from, "rb");
@@ -80,6 +149,8 @@ static void two_copies(const char *path)
     symbol(second, "sluice_last_error", &errors[1]);
     use(first);
     use(second);
+    refit(first);
+    refit(second);
     if (errors[0]() == errors[1]())
         fail("two copies share state", "sluice_last_error");
     dlclose(second);
@@ -94,6 +165,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 50; i++) {
         void *library = load(argv[1], RTLD_LOCAL);
         use(library);
+        refit(library);
         dlclose(library);
     }
     two_copies(argv[1]);
