@@ -262,8 +262,8 @@ static sluice_status give_up(struct sluice_runtime *runtime)
 {
     struct sluice_error error;
     sl_error_take(&error);
-    if (runtime->driver.engine != NULL)
-        sluice_runtime_close(runtime);
+    sl_delivery_mute(&runtime->delivery, &runtime->notices.source); /* nobody has the handle */
+    sluice_runtime_close(runtime);
     sl_scheduler_join(runtime);
     sl_delivery_stop(&runtime->delivery);
     sl_runtime_release(runtime);
@@ -322,6 +322,7 @@ static struct sluice_runtime *new_runtime(const struct sluice_runtime_options *o
     }
     atomic_init(&runtime->references, 1);
     runtime->pid = getpid();
+    runtime->dead = 1; /* until the driver is open */
     runtime->hooks = *hooks;
     runtime->clock = hooks->clock != NULL ? hooks->clock : sl_clock_system();
     runtime->log = (struct sl_log){runtime->options.on_log, runtime->options.user,

@@ -71,10 +71,9 @@ void sl_runtime_end(struct sluice_runtime *runtime)
 static void report_opened(struct sluice_runtime *runtime, sluice_status status)
 {
     pthread_mutex_lock(&runtime->lock);
-    if (status != SLUICE_OK) {
+    if (status != SLUICE_OK)
         sl_error_take(&runtime->open_error);
-        runtime->dead = 1;
-    }
+    runtime->dead = status != SLUICE_OK;
     runtime->opened = 1;
     pthread_cond_broadcast(&runtime->opened_changed);
     pthread_mutex_unlock(&runtime->lock);
@@ -109,10 +108,9 @@ static sluice_status start_thread(struct sluice_runtime *runtime)
 sluice_status sl_scheduler_start(struct sluice_runtime *runtime)
 {
     if (runtime->hooks.threadless)
-        return sl_driver_open(&runtime->driver, &runtime->driver_config);
-    sluice_status status = start_thread(runtime);
-    if (status != SLUICE_OK)
-        return status;
+        report_opened(runtime, sl_driver_open(&runtime->driver, &runtime->driver_config));
+    else if (start_thread(runtime) != SLUICE_OK)
+        return SLUICE_SYSTEM;
     pthread_mutex_lock(&runtime->lock);
     while (!runtime->opened)
         pthread_cond_wait(&runtime->opened_changed, &runtime->lock);

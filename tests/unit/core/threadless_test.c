@@ -1,0 +1,110 @@
+/* A runtime without threads, in virtual time: what a simulation drives. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "runtime/core/runtime_object.h"
+#include "support/hand.h"
+
+static uint64_t virtual_now = 1000;
+static uint8_t source[64], destination[64];
+static uint32_t kinds[16], kind_count;
+
+static uint64_t now(void *context)
+{
+    (void)context;
+    return virtual_now;
+}
+
+static void on_event(const struct sluice_event *event, void *user)
+{
+    (void)user;
+    kinds[kind_count++] = event->kind;
+}
+
+static sluice_runtime *open_threadless(void)
+{
+    static const struct sl_clock clock = {.now = now};
+    struct sl_runtime_hooks hooks = {.clock = &clock, .backend = hand_backend(), .threadless = 1};
+    struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
+    sluice_runtime *runtime = NULL;
+    hand_reset();
+    options.world = 1;
+    options.delivery = SLUICE_DELIVER_FD;
+    options.on_event = on_event;
+    cr_assert_eq(sl_runtime_open_with(&options, &hooks, &runtime), SLUICE_OK, "%s", sluice_last_error()->text);
+    return runtime;
+}
+
+static sluice_plan *seal_one(sluice_runtime *runtime)
+{
+    struct sluice_region whole = {.row_bytes = 64, .rows = 1, .pitch = 64};
+    sluice_plan *plan = NULL;
+    cr_assert_eq(sluice_plan_create(1, &plan), SLUICE_OK);
+    cr_assert_eq(sluice_plan_add_send(plan, 0, 0, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
+    cr_assert_eq(sluice_plan_add_recv(plan, 0, 0, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
+    cr_assert_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, source, 64), SLUICE_OK);
+    cr_assert_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_DESTINATION, destination, 64), SLUICE_OK);
+    cr_assert_eq(sluice_plan_seal(plan, runtime, NULL), SLUICE_OK);
+    cr_assert_eq(sluice_plan_windows(plan), 0u, "nothing happens without a step");
+    sl_runtime_step(runtime, virtual_now);
+    cr_assert_eq(sluice_plan_windows(plan), 1u);
+    return plan;
+}
+
+Test(threadless, runs_in_steps_of_virtual_time_and_names_the_next_one)
+{
+    sluice_runtime *runtime = open_threadless();
+    sluice_plan *plan = seal_one(runtime);
+    sluice_transfer *transfer = NULL;
+    sluice_gate *gate = NULL;
+    struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
+    cr_assert_eq(sluice_gate_host(runtime, &gate), SLUICE_OK);
+    memset(source, 7, sizeof source);
+    options.source_gate = gate;
+    options.gate_timeout_ns = 5 * SLUICE_SECOND;
+    cr_assert_eq(sluice_submit(plan, &options, &transfer), SLUICE_OK);
+    cr_expect_eq(sl_runtime_step(runtime, virtual_now), virtual_now + 5 * SLUICE_SECOND, "the gate deadline");
+    cr_expect_eq(atomic_load(&hand.submitted), 0u);
+    virtual_now += 3 * SLUICE_SECOND;
+    cr_assert_eq(sluice_gate_open(gate), SLUICE_OK);
+    sl_runtime_step(runtime, virtual_now);
+    cr_expect_eq(destination[63], 7);
+    struct sluice_progress progress = {.size = sizeof progress};
+    cr_assert_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
+    cr_expect_eq(progress.elapsed_ns, 3 * SLUICE_SECOND);
+    cr_expect_eq(progress.stages.gate_ns, 3 * SLUICE_SECOND);
+    sluice_gate_destroy(gate);
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close(runtime);
+    sl_runtime_step(runtime, virtual_now);
+    while (sluice_dispatch(runtime) > 0)
+        ;
+    cr_expect_eq(kinds[kind_count - 1], (uint32_t)SLUICE_EVENT_CLOSED);
+    sluice_runtime_destroy(runtime);
+    cr_expect_eq(atomic_load(&hand.sets), 0u);
+}
+
+Test(threadless, ends_a_gate_deadline_at_its_virtual_time)
+{
+    sluice_runtime *runtime = open_threadless();
+    sluice_plan *plan = seal_one(runtime);
+    sluice_transfer *transfer = NULL;
+    sluice_gate *gate = NULL;
+    struct sluice_error error;
+    struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
+    cr_assert_eq(sluice_gate_host(runtime, &gate), SLUICE_OK);
+    options.consumer_gate = gate;
+    options.gate_timeout_ns = 5 * SLUICE_SECOND;
+    cr_assert_eq(sluice_submit(plan, &options, &transfer), SLUICE_OK);
+    virtual_now = sl_runtime_step(runtime, virtual_now);
+    sl_runtime_step(runtime, virtual_now);
+    sluice_transfer_error(transfer, &error);
+    cr_expect_eq(error.status, SLUICE_GATE_TIMEOUT, "%s", error.text);
+    sluice_gate_destroy(gate);
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close(runtime);
+    sl_runtime_step(runtime, virtual_now);
+    sluice_runtime_destroy(runtime);
+}
