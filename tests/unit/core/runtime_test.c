@@ -52,7 +52,7 @@ Test(runtime, handles_may_outlive_it)
     cr_expect_eq(atomic_load(&hand.sets), 0u);
 }
 
-enum { ROUNDS = 1000 };
+enum { ROUNDS = 10000 };
 
 Test(runtime, opens_and_closes_again_and_again_without_work)
 {
