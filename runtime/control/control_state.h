@@ -23,7 +23,7 @@
 
 #define SL_PROTOCOL    1u            /* of frames between ranks; a change of layout changes it */
 #define SL_ROUND_MAX   (64u << 20)   /* bytes of a part or result */
-#define SL_ROUNDS_MAX  64u           /* open at once */
+#define SL_ROUNDS_MAX  256u          /* open at once */
 #define SL_LEAVE_NS    SLUICE_SECOND /* last words reach the peers within this, or not at all */
 #define SL_REFUSE_NS   SLUICE_SECOND /* rank 0 stays to tell late comers that bootstrap failed */
 #define SL_COALESCE_NS (200 * SLUICE_MICROSECOND)

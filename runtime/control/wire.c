@@ -77,13 +77,16 @@ void sl_wire_end_later(struct sl_wire *wire, const char *why)
 {
     if (wire->why[0] == '\0')
         (void)snprintf(wire->why, sizeof(wire->why), "%s", why);
+    SL_IGNORE(event_del(&wire->read_event)); /* it stays readable, and nobody reads any more */
     mark_dirty(wire);
 }
 
-static void end_now(struct sl_wire *wire, const char *why)
+static void end_now(struct sl_wire *wire)
 {
     if (wire->ended || wire->closing)
         return;
+    char why[sizeof(wire->why)];
+    memcpy(why, wire->why, sizeof(why)); /* the owner may close the wire before it reads this */
     wire->ended = 1;
     SL_IGNORE(event_del(&wire->read_event));
     SL_IGNORE(event_del(&wire->write_event));
@@ -243,7 +246,7 @@ void sl_wires_flush(struct sl_wires *wires)
             write_some(wire);
         if (wire->why[0] != '\0') {
             unlink_dirty(wire);
-            end_now(wire, wire->why);
+            end_now(wire);
         } else if (wire->lingering && !wire->shut && wire->out.bytes == 0) {
             wire->shut = 1;
             SL_IGNORE(shutdown(wire->fd, SHUT_WR));

@@ -132,7 +132,7 @@ Test(control, ends_open_rounds_when_it_is_closed)
 {
     struct test_ranks *ranks = opened(2);
     give(ranks, 0, 1, "a", LONG);
-    test_ranks_close(ranks, 3);
+    test_ranks_close(ranks, 1);
     failed(ranks, 0, 1, SLUICE_CLOSED, "closed");
     test_ranks_end(ranks);
 }
