@@ -55,11 +55,11 @@ static void open_rank(struct rig *rig, uint32_t index)
 {
     struct rig_rank *rank = &rig->rank[index];
     rank->rig = rig;
-    rank->rank = index;
+    rank->rank = rig->first + index;
     const struct sluice_backend_config config = {.size = sizeof(config),
                                                  .device = index,
-                                                 .rank = index,
-                                                 .world = rig->ranks,
+                                                 .rank = rig->first + index,
+                                                 .world = rig->world,
                                                  .trace = rig->trace,
                                                  .abort_timeout_ns = SLUICE_SECOND,
                                                  .now = now,
@@ -70,9 +70,9 @@ static void open_rank(struct rig *rig, uint32_t index)
         must(rig->ops->queue_open(rank->device, &rank->queues[q]), "queue_open");
 }
 
-void rig_open(struct rig *rig, const char *backend, uint32_t ranks, uint32_t queues, uint32_t trace)
+static void start(struct rig *rig, const char *backend)
 {
-    memset(rig, 0, sizeof(*rig));
+    uint32_t ranks = rig->ranks;
     must(sl_backend_find(backend, &rig->ops), "backend");
     struct sluice_backend_info info = {.size = sizeof(info)};
     must(rig->ops->query(&info), "query");
@@ -81,12 +81,22 @@ void rig_open(struct rig *rig, const char *backend, uint32_t ranks, uint32_t que
     if (strcmp(backend, "cuda") == 0 && info.devices < ranks)
         cr_skip_test("%u ranks need as many devices: there are %u", ranks, info.devices);
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    rig->ranks = ranks;
-    rig->queues = queues;
-    rig->trace = trace;
     rig->rank = calloc(ranks, sizeof(*rig->rank));
     for (uint32_t i = 0; i < ranks; i++)
         open_rank(rig, i);
+}
+
+void rig_open(struct rig *rig, const char *backend, uint32_t ranks, uint32_t queues, uint32_t trace)
+{
+    *rig = (struct rig){.ranks = ranks, .world = ranks, .queues = queues, .trace = trace};
+    start(rig, backend);
+}
+
+void rig_open_part(struct rig *rig, const char *backend, uint32_t first, uint32_t ranks, uint32_t world,
+                   uint32_t queues)
+{
+    *rig = (struct rig){.ranks = ranks, .first = first, .world = world, .queues = queues};
+    start(rig, backend);
 }
 
 void rig_close(struct rig *rig)
@@ -103,22 +113,33 @@ void rig_close(struct rig *rig)
     close(wake_fd);
 }
 
-void rig_connect(struct rig *rig, struct sluice_group **groups)
+void rig_addresses(struct rig *rig, struct sluice_blob *blobs)
 {
-    struct sluice_blob blobs[RIG_RANKS];
-    uint8_t peers[RIG_RANKS];
     for (uint32_t i = 0; i < rig->ranks; i++)
-        must(rig->ops->group_address(rig->rank[i].device, &blobs[i]), "group_address");
+        must(rig->ops->group_address(rig->rank[i].device, &blobs[rig->rank[i].rank]), "group_address");
+}
+
+void rig_join(struct rig *rig, const struct sluice_blob *blobs, struct sluice_group **groups)
+{
+    uint8_t peers[RIG_RANKS];
     for (uint32_t i = 0; i < rig->ranks; i++) {
+        struct rig_rank *rank = &rig->rank[i];
         memset(peers, 3, sizeof(peers));
-        peers[i] = 0;
+        peers[rank->rank] = 0;
         const struct sluice_group_config config = {
-            .size = sizeof(config), .rank = i, .world = rig->ranks, .blobs = blobs, .peers = peers};
-        rig->rank[i].ends[RIG_COOKIES - 1] = (struct rig_end){0};
-        must(rig->ops->group_open(rig->rank[i].device, &config, RIG_COOKIES - 1, &groups[i]), "group_open");
+            .size = sizeof(config), .rank = rank->rank, .world = rig->world, .blobs = blobs, .peers = peers};
+        rank->ends[RIG_COOKIES - 1] = (struct rig_end){0};
+        must(rig->ops->group_open(rank->device, &config, RIG_COOKIES - 1, &groups[i]), "group_open");
     }
     for (uint32_t i = 0; i < rig->ranks; i++)
         rig_wait(&rig->rank[i], RIG_COOKIES - 1);
+}
+
+void rig_connect(struct rig *rig, struct sluice_group **groups)
+{
+    struct sluice_blob blobs[RIG_RANKS];
+    rig_addresses(rig, blobs);
+    rig_join(rig, blobs, groups);
 }
 
 void rig_connect_all(struct rig *rig)

@@ -36,7 +36,8 @@ struct rig_rank {
 
 struct rig {
     const struct sluice_backend_ops *ops;
-    uint32_t ranks, queues;
+    uint32_t ranks, queues; /* ranks of this process */
+    uint32_t first, world;  /* rank[i] is rank first + i of world */
     uint32_t trace;
     struct rig_rank *rank; /* `ranks` of them */
 };
@@ -51,6 +52,14 @@ size_t rig_names(struct rig_name *ret, size_t max);
 void rig_open(struct rig *rig, const char *backend, uint32_t ranks, uint32_t queues, uint32_t trace);
 /* Closes queues, groups and devices. */
 void rig_close(struct rig *rig);
+
+/* The same for some ranks of a world that spans processes. */
+void rig_open_part(struct rig *rig, const char *backend, uint32_t first, uint32_t ranks, uint32_t world,
+                   uint32_t queues);
+/* Writes the addresses of this process's ranks into a table of the whole world. */
+void rig_addresses(struct rig *rig, struct sluice_blob *blobs);
+/* Opens the communicator once the table is complete. `groups` has one entry a rank of this process. */
+void rig_join(struct rig *rig, const struct sluice_blob *blobs, struct sluice_group **groups);
 
 /* Opens a communicator over all ranks, all pairs, and waits for it. `groups` has one entry a rank. */
 void rig_connect(struct rig *rig, struct sluice_group **groups);

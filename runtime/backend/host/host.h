@@ -26,13 +26,13 @@
 #include "runtime/base/memory.h"
 #include "sluice/backend.h"
 
-#define SL_HOST_QUEUES       64u                       /* of one device */
-#define SL_HOST_MARKERS      4096u                     /* of one device */
-#define SL_HOST_OPS          256u                      /* of one queue, from submit to poll */
-#define SL_HOST_MESSAGES_MAX (1u << 18)                /* of one group operation */
-#define SL_HOST_SEGMENTS     256u                      /* SEND allocations of one device */
-#define SL_HOST_POSTS        256u                      /* messages that one end may be ahead of the other */
-#define SL_HOST_LEASES       (SL_HOST_POSTS / 2)       /* messages that a receiver may hold in one sender's memory */
+#define SL_HOST_QUEUES       64u        /* of one device */
+#define SL_HOST_MARKERS      4096u      /* of one device */
+#define SL_HOST_OPS          256u       /* of one queue, from submit to poll */
+#define SL_HOST_MESSAGES_MAX (1u << 18) /* of one group operation */
+#define SL_HOST_SEGMENTS     256u       /* SEND allocations of one device */
+#define SL_HOST_POSTS        256u       /* messages that one end may be ahead of the other */
+#define SL_HOST_LEASES       64u        /* messages of one lane that the receiver may read in place at a time */
 #define SL_HOST_BOUNCE       (UINT64_C(1) << 20)       /* for messages from memory that is not shared */
 #define SL_HOST_STEP         (UINT64_C(1) << 20)       /* bytes copied before other pairs get their turn */
 #define SL_HOST_SLICE        (20 * SLUICE_MILLISECOND) /* longest sleep before a look at sockets and flags */
@@ -69,27 +69,32 @@ struct sl_host_page {
 
 enum sl_host_how { SL_HOST_SHARED = 1, SL_HOST_BOUNCED = 2 };
 
+#define SL_HOST_NO_LEASE UINT32_MAX
+
 struct sl_host_post {
     uint64_t bytes;
     uint64_t offset; /* SHARED: in the segment */
     uint32_t segment;
     uint32_t how;
+    uint32_t lease; /* SHARED: index into the lane's leases, or NO_LEASE: to be copied before the message is done */
+    uint32_t reserved;
 };
 
 /*
  * One direction of a pair. Message i of the lane lies in entry i % SL_HOST_POSTS. Counters only grow.
- * The sender reuses an entry of send_posts when the receiver released its message; the receiver reuses one of
- * recv_posts when the sender is done with its message.
+ * The sender reuses an entry of send_posts when the receiver is done with its message, and the other way round.
  */
 struct sl_host_lane {
     alignas(64) _Atomic uint64_t send_posted; /* sender */
     _Atomic uint64_t send_done;
     _Atomic uint64_t produced;                /* bytes put into `bounce` */
     alignas(64) _Atomic uint64_t recv_posted; /* receiver */
+    _Atomic uint64_t recv_done;
     _Atomic uint64_t consumed;
     alignas(64) struct sl_host_post send_posts[SL_HOST_POSTS];
-    uint64_t recv_posts[SL_HOST_POSTS];       /* bytes */
-    _Atomic uint64_t released[SL_HOST_POSTS]; /* receiver: i + 1 once message i is no longer read */
+    uint64_t recv_posts[SL_HOST_POSTS]; /* bytes */
+    _Atomic uint64_t
+        leases[SL_HOST_LEASES]; /* receiver: i + 1 once message i, which had this lease, is not read any more */
     alignas(4096) uint8_t bounce[SL_HOST_BOUNCE];
 };
 
@@ -126,10 +131,10 @@ struct sl_host_link {
     struct sl_host_memory pair; /* struct sl_host_pair */
     struct sl_host_memory page; /* the peer's struct sl_host_page */
     struct sl_host_side sending, receiving;
-    _Atomic uint32_t held;                /* messages of the peer that we have not released */
     _Atomic bool lost;                    /* the socket is at its end */
     bool dirty;                           /* turn: the peer has something to see */
     bool doomed;                          /* turn: the peer is lost or has failed; what it left may still be enough */
+    uint64_t leased[SL_HOST_LEASES];      /* turn: i + 1 when message i was the last to get this lease */
     struct sl_host_map *maps;             /* turn */
     uint32_t announced[SL_HOST_SEGMENTS]; /* ids of our segments that the peer was given; under segments_lock */
 };
@@ -197,12 +202,14 @@ struct sl_host_landing {
     struct sl_host_map *map;
     uint64_t sequence;
     uint64_t delta;
+    uint32_t lease;
 };
 
 /* A message that a peer may still read in our memory. */
 struct sl_host_lease {
     struct sl_host_link *link;
     uint64_t sequence;
+    uint32_t index;
 };
 
 struct sluice_queue {
@@ -351,7 +358,7 @@ sluice_status sl_host_step_receive(struct sl_host_link *link, struct sl_host_ste
 sluice_status sl_host_leases_wait(struct sluice_queue *queue);
 /* Forgets leases that ended. Worker. */
 void sl_host_leases_prune(struct sluice_queue *queue);
-void sl_host_lease_add(struct sluice_queue *queue, struct sl_host_link *link, uint64_t sequence);
+void sl_host_lease_add(struct sluice_queue *queue, struct sl_host_link *link, uint64_t sequence, uint32_t index);
 /* Gives all messages of the last group back to their senders. Worker. */
 void sl_host_landings_release(struct sluice_queue *queue);
 /* Queue is closing: both of the above without waiting. */

@@ -3,9 +3,12 @@
  *
  * - Both ends post what they are about to move, in order, up to SL_HOST_POSTS ahead, and then finish the messages in
  *   order. Each end posts before it looks at the other's post, so both see a difference in size.
- * - A staged message is handed over where it lies: the sender is done when the receiver has posted, and the receiver
- *   either keeps a landing (staged) or copies it out. Any other message goes through the bounce ring, whose room bounds
- *   what is under way; nothing is ever buffered elsewhere.
+ * - A staged message is handed over where it lies. With a lease the sender is done when the receiver has posted, and
+ *   the receiver either keeps a landing (staged) or copies it out and ends the lease. Leases outlive the group, entries
+ *   for posts must not: a group may have more messages than there are leases, and the unpack set comes only behind it.
+ *   So without a free lease the receiver copies, and the sender waits until it has.
+ * - Any other message goes through the bounce ring, whose room bounds what is under way; nothing is ever buffered
+ *   elsewhere.
  * - A step copies at most SL_HOST_STEP bytes, so that all pairs progress together.
  * - What the other process writes is read once and checked before it is used.
  */
@@ -39,19 +42,36 @@ static void next_message(struct sl_host_side *side, struct sl_host_step *step, s
 
 /* --- sending --- */
 
-static bool entry_free(const struct sl_host_side *side)
+static bool lease_free(const struct sl_host_link *link, uint32_t index)
 {
-    if (side->posted < SL_HOST_POSTS)
-        return true;
-    uint64_t before = side->posted - SL_HOST_POSTS;
-    return atomic_load(&side->lane->released[before % SL_HOST_POSTS]) == before + 1;
+    return atomic_load(&link->sending.lane->leases[index]) == link->leased[index];
+}
+
+static uint32_t take_lease(struct sl_host_link *link)
+{
+    uint64_t sequence = link->sending.posted;
+    for (uint32_t i = 0; i < SL_HOST_LEASES; i++) {
+        uint32_t index = (uint32_t)((sequence + i) % SL_HOST_LEASES);
+        if (lease_free(link, index)) {
+            link->leased[index] = sequence + 1;
+            return index;
+        }
+    }
+    return SL_HOST_NO_LEASE;
+}
+
+/* Our own end still reads the post of the current message. */
+static bool post_free(const struct sl_host_side *side)
+{
+    uint64_t finished = smaller(side->done, atomic_load(&side->lane->recv_done));
+    return side->posted - finished < SL_HOST_POSTS;
 }
 
 /* Stops early when the socket is full or at its end: the caller's loop comes back, or finds the loss. */
 static void post_sends(struct sl_host_link *link, struct sl_host_step *step)
 {
     struct sl_host_side *side = &link->sending;
-    while (side->post != SL_HOST_END && entry_free(side)) {
+    while (side->post != SL_HOST_END && post_free(side)) {
         const struct sluice_message *message = &step->messages[side->post];
         struct sl_host_post post = {.bytes = message->bytes, .how = SL_HOST_BOUNCED};
         sluice_status status = SLUICE_NOT_FOUND;
@@ -61,6 +81,8 @@ static void post_sends(struct sl_host_link *link, struct sl_host_step *step)
             atomic_store(&link->lost, true);
         if (status != SLUICE_OK && status != SLUICE_NOT_FOUND)
             return;
+        if (status == SLUICE_OK)
+            post.lease = take_lease(link);
         side->lane->send_posts[side->posted % SL_HOST_POSTS] = post;
         atomic_store(&side->lane->send_posted, ++side->posted);
         side->post = step->queue->next[side->post];
@@ -88,6 +110,21 @@ static void produce(struct sl_host_link *link, const struct sluice_message *mess
     step->moved = true;
 }
 
+/* One step of the current message; `side->moved` tells how far it is. */
+static void send_current(struct sl_host_link *link, const struct sluice_message *message, struct sl_host_step *step)
+{
+    struct sl_host_side *side = &link->sending;
+    const struct sl_host_post *post = &side->lane->send_posts[side->done % SL_HOST_POSTS];
+    if (post->how == SL_HOST_BOUNCED) {
+        produce(link, message, step);
+    } else if (post->lease != SL_HOST_NO_LEASE) {
+        sl_host_lease_add(step->queue, link, side->done, post->lease);
+        side->moved = message->bytes;
+    } else if (atomic_load(&side->lane->recv_done) > side->done) {
+        side->moved = message->bytes;
+    }
+}
+
 sluice_status sl_host_step_send(struct sl_host_link *link, struct sl_host_step *step)
 {
     struct sl_host_side *side = &link->sending;
@@ -98,13 +135,9 @@ sluice_status sl_host_step_send(struct sl_host_link *link, struct sl_host_step *
         uint64_t wanted = side->lane->recv_posts[side->done % SL_HOST_POSTS];
         if (wanted != message->bytes)
             return mismatch(link, false, message->bytes, wanted);
-        if (side->lane->send_posts[side->done % SL_HOST_POSTS].how == SL_HOST_SHARED) {
-            sl_host_lease_add(step->queue, link, side->done);
-        } else {
-            produce(link, message, step);
-            if (side->moved < message->bytes)
-                break;
-        }
+        send_current(link, message, step);
+        if (side->moved < message->bytes)
+            break;
         next_message(side, step, link);
         atomic_store(&side->lane->send_done, side->done);
     }
@@ -123,11 +156,6 @@ static void post_receives(struct sl_host_link *link, struct sl_host_step *step)
         link->dirty = true;
         step->moved = true;
     }
-}
-
-static void release_entry(const struct sl_host_side *side)
-{
-    atomic_store(&side->lane->released[side->done % SL_HOST_POSTS], side->done + 1);
 }
 
 /* Takes a part of the current message out of the ring. */
@@ -149,15 +177,17 @@ static void consume(struct sl_host_link *link, const struct sluice_message *mess
 }
 
 /* Leaves the message in the sender's memory for the unpack set. */
-static void land(struct sl_host_link *link, struct sl_host_step *step, struct sl_host_map *map, uint64_t source)
+static void land(struct sl_host_link *link, struct sl_host_step *step, struct sl_host_map *map,
+                 const struct sl_host_post *post)
 {
     struct sl_host_side *side = &link->receiving;
+    const struct sluice_message *message = &step->messages[side->move];
+    uint64_t source = (uint64_t)(uintptr_t)(map->memory.base + post->offset);
     step->queue->landings[side->move] = (struct sl_host_landing){
-        .link = link, .map = map, .sequence = side->done, .delta = source - step->messages[side->move].address};
+        .link = link, .map = map, .sequence = side->done, .delta = source - message->address, .lease = post->lease};
     atomic_fetch_add(&map->held, 1);
-    atomic_fetch_add(&link->held, 1);
     sl_host_group_hold(link->group);
-    side->moved = step->messages[side->move].bytes;
+    side->moved = message->bytes;
 }
 
 static sluice_status take_shared(struct sl_host_link *link, const struct sl_host_post *post, struct sl_host_step *step)
@@ -168,17 +198,17 @@ static sluice_status take_shared(struct sl_host_link *link, const struct sl_host
     sluice_status status = sl_host_map_find(link, post, &map);
     if (status != SLUICE_OK)
         return status;
-    const uint8_t *source = map->memory.base + post->offset;
-    if (message->staged && side->moved == 0 && atomic_load(&link->held) < SL_HOST_LEASES) {
-        land(link, step, map, (uint64_t)(uintptr_t)source);
+    bool leased = post->lease < SL_HOST_LEASES;
+    if (message->staged && leased) {
+        land(link, step, map, post);
         return SLUICE_OK;
     }
     uint64_t bytes = smaller(message->bytes - side->moved, SL_HOST_STEP);
-    memcpy((void *)(uintptr_t)(message->address + side->moved), source + side->moved, bytes);
+    memcpy((void *)(uintptr_t)(message->address + side->moved), map->memory.base + post->offset + side->moved, bytes);
     side->moved += bytes;
     step->moved = true;
-    if (side->moved == message->bytes)
-        release_entry(side);
+    if (leased && side->moved == message->bytes)
+        atomic_store(&side->lane->leases[post->lease], side->done + 1);
     return SLUICE_OK;
 }
 
@@ -198,12 +228,11 @@ sluice_status sl_host_step_receive(struct sl_host_link *link, struct sl_host_ste
                 return status;
         } else {
             consume(link, message, step);
-            if (side->moved == message->bytes)
-                release_entry(side);
         }
         if (side->moved < message->bytes)
             break;
         next_message(side, step, link);
+        atomic_store(&side->lane->recv_done, side->done);
     }
     return SLUICE_OK;
 }

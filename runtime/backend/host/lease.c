@@ -24,10 +24,9 @@ bool sl_host_link_lost(struct sl_host_link *link)
 static void release_landing(struct sl_host_landing *landing)
 {
     struct sl_host_link *link = landing->link;
-    atomic_store(&link->receiving.lane->released[landing->sequence % SL_HOST_POSTS], landing->sequence + 1);
+    atomic_store(&link->receiving.lane->leases[landing->lease], landing->sequence + 1);
     sl_bell_ring(&sl_host_page(&link->page)->bell);
     atomic_fetch_sub(&landing->map->held, 1);
-    atomic_fetch_sub(&link->held, 1);
     landing->link = NULL;
     sl_host_group_release(link->group);
 }
@@ -40,17 +39,17 @@ void sl_host_landings_release(struct sluice_queue *queue)
     queue->landing_count = 0;
 }
 
-void sl_host_lease_add(struct sluice_queue *queue, struct sl_host_link *link, uint64_t sequence)
+void sl_host_lease_add(struct sluice_queue *queue, struct sl_host_link *link, uint64_t sequence, uint32_t index)
 {
     SL_ASSERT(queue->lease_count < 2 * SL_HOST_MESSAGES_MAX);
     sl_host_group_hold(link->group);
-    queue->leases[queue->lease_count++] = (struct sl_host_lease){.link = link, .sequence = sequence};
+    queue->leases[queue->lease_count++] = (struct sl_host_lease){.link = link, .sequence = sequence, .index = index};
 }
 
 static bool lease_ended(const struct sl_host_lease *lease)
 {
-    /* A later message in the same entry means that this one was released long ago. */
-    return atomic_load(&lease->link->sending.lane->released[lease->sequence % SL_HOST_POSTS]) > lease->sequence;
+    /* A later message with the same lease means that this one was released long ago. */
+    return atomic_load(&lease->link->sending.lane->leases[lease->index]) > lease->sequence;
 }
 
 void sl_host_leases_prune(struct sluice_queue *queue)

@@ -237,12 +237,16 @@ static sluice_status check(const struct sluice_queue *queue, const struct sluice
     return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "operation of unknown kind %u", op->kind);
 }
 
-/* Gives back entries that nobody has to hear of. */
-static void skip_silent(struct sluice_queue *queue)
+/*
+ * Gives back entries that nobody has to hear of; says whether a completion waits behind them. Both answers come from one
+ * look at `done`: after a second look, a silent operation could stand where none stood before.
+ */
+static bool skip_silent(struct sluice_queue *queue)
 {
     uint64_t done = atomic_load(&queue->counter->done);
     while (queue->reaped < done && !queue->ops[queue->reaped % SL_HOST_OPS].op.notify)
         queue->reaped++;
+    return queue->reaped < done;
 }
 
 sluice_status sl_host_submit(struct sluice_queue *queue, const struct sluice_op *op)
@@ -251,7 +255,7 @@ sluice_status sl_host_submit(struct sluice_queue *queue, const struct sluice_op 
     if (status != SLUICE_OK)
         return status;
     uint64_t sequence = atomic_load_explicit(&queue->submitted, memory_order_relaxed);
-    skip_silent(queue);
+    SL_IGNORE(skip_silent(queue));
     if (sequence - queue->reaped == SL_HOST_OPS) {
         atomic_store(&queue->starved, true);
         return SLUICE_AGAIN;
@@ -275,19 +279,14 @@ sluice_status sl_host_submit(struct sluice_queue *queue, const struct sluice_op 
 uint32_t sl_host_queue_reap(struct sluice_queue *queue, struct sluice_completion *ret, uint32_t max)
 {
     uint32_t count = 0;
-    for (;;) {
-        skip_silent(queue);
-        if (count == max || queue->reaped == atomic_load(&queue->counter->done))
-            break;
+    while (count < max && skip_silent(queue))
         ret[count++] = queue->ops[queue->reaped++ % SL_HOST_OPS].completion;
-    }
     return count;
 }
 
 bool sl_host_queue_pending(struct sluice_queue *queue)
 {
-    skip_silent(queue);
-    if (queue->reaped < atomic_load(&queue->counter->done))
+    if (skip_silent(queue))
         return true;
     if (!atomic_load(&queue->starved))
         return false;
