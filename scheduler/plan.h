@@ -86,7 +86,7 @@ uint64_t sl_buffer_bytes(const struct sl_plan *plan, uint32_t rank, enum sluice_
 /* --- file forms, over memory (plan_binary.c, plan_json.c) --- */
 /* Borrows from `data`, which must stay mapped and be 8-aligned. PARSE with offset; PLAN. */
 sluice_status sl_plan_read_binary(const uint8_t *data, size_t bytes, const char *what, struct sl_plan *ret);
-sluice_status sl_plan_read_json(const char *text, size_t bytes, const char *what, struct sl_plan *ret);
+sluice_status sl_plan_read_json(const char *data, size_t bytes, const char *what, struct sl_plan *ret);
 _Bool sl_plan_is_binary(const uint8_t *data, size_t bytes);
 /* Writes to an open file; IO. Byte-identical for equal plans. */
 sluice_status sl_plan_write_binary(const struct sl_plan *plan, FILE *file);

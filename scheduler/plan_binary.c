@@ -214,7 +214,7 @@ static void *borrow(const struct input *in, const struct section *section)
 sluice_status sl_plan_read_binary(const uint8_t *data, size_t bytes, const char *what, struct sl_plan *ret)
 {
     const struct input in = {data, bytes, what};
-    struct header header;
+    struct header header = {0};
     SL_ASSERT(((uintptr_t)data & 7) == 0);
     sluice_status status = read_header(&in, &header);
     if (status == SLUICE_OK)

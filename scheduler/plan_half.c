@@ -106,6 +106,7 @@ static void join_locals(struct sl_plan *plan, uint32_t rank)
         struct local_pair pair = find_locals(plan, i, end, rank);
         struct sluice_task joined = {0};
         if (pair.send != NULL) {
+            SL_ASSERT(pair.receive != NULL);
             joined = *pair.send;
             joined.to = pair.receive->to;
             joined.destination_dtype = pair.receive->destination_dtype;

@@ -82,6 +82,7 @@ static sluice_status put(struct check *check, uint32_t task, uint64_t row, uint6
 /* Rows at the cluster's pitch; a row that runs over the edge goes on in the next line. */
 static sluice_status put_rows(struct check *check, uint32_t task, const struct sluice_region *region)
 {
+    SL_ASSERT(check->pitch > 0);
     uint64_t row = region->offset / check->pitch, column = region->offset % check->pitch;
     uint64_t room = check->pitch - column;
     if (region->row_bytes <= room)

@@ -139,7 +139,7 @@ sluice_status sl_text_u64(struct sl_text *text, uint64_t *ret)
 
 sluice_status sl_text_u32(struct sl_text *text, uint32_t *ret)
 {
-    uint64_t value;
+    uint64_t value = 0;
     skip_blanks(text);
     const char *place = text->at;
     sluice_status status = sl_text_u64(text, &value);
@@ -196,7 +196,7 @@ static sluice_status take_hex(struct sl_text *text, uint32_t *ret)
 
 static sluice_status take_unicode(struct sl_text *text, struct decoded *out)
 {
-    uint32_t code, low;
+    uint32_t code = 0, low = 0;
     sluice_status status = take_hex(text, &code);
     if (status != SLUICE_OK)
         return status;

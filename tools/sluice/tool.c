@@ -94,6 +94,15 @@ _Bool tool_open_plan(const char *path, struct sl_plan *ret_plan, struct sl_map *
     return 0;
 }
 
+_Bool tool_config(struct sl_config *ret, int *ret_status)
+{
+    extern char **environ;
+    if (sl_config_read((const char *const *)environ, ret) == SLUICE_OK)
+        return 1;
+    *ret_status = tool_fail();
+    return 0;
+}
+
 int tool_finish(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -165,6 +174,7 @@ static int bad_option(struct tool_args *args, int kind)
 
 int tool_next(struct tool_args *args)
 {
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): options are parsed before any thread starts */
     int value = getopt_long(args->argc, args->argv, args->shorts, args->longs, NULL);
     if (value == -1)
         return TOOL_DONE;

@@ -10,6 +10,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
+#include "runtime/base/config.h"
 #include "runtime/base/file.h"
 #include "scheduler/plan.h"
 
@@ -90,6 +91,8 @@ int tool_fail_input(const char *path);
 int tool_exit_of(sluice_status status);
 /* Reads and validates a plan; false after an error line, with the exit status in `ret_status`. */
 _Bool tool_open_plan(const char *path, struct sl_plan *ret_plan, struct sl_map *ret_map, int *ret_status);
+/* Defaults and SLUICE_* variables; false after an error line, with the exit status in `ret_status`. */
+_Bool tool_config(struct sl_config *ret, int *ret_status);
 /* Flushes stdout; a full disk or closed pipe is an error line and TOOL_FAILED, else returns `status`. */
 int tool_finish(int status);
 
