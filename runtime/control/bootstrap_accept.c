@@ -48,7 +48,8 @@ static void drop(struct sl_guest *guest, const char *why)
     if (why != NULL)
         sl_accept_log_refused(accept, guest->address, why);
     if (guest->fd >= 0) {
-        SL_IGNORE(event_del(&guest->event));
+        if (event_initialized(&guest->event))
+            SL_IGNORE(event_del(&guest->event));
         SL_IGNORE(close(guest->fd));
     }
     sl_wire_close(guest->wire);

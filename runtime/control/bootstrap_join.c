@@ -24,7 +24,8 @@ static void end_attempt(struct sl_join *join)
 {
     if (join->fd < 0)
         return;
-    SL_IGNORE(event_del(&join->event));
+    if (event_initialized(&join->event))
+        SL_IGNORE(event_del(&join->event));
     SL_IGNORE(close(join->fd));
     join->fd = -1;
 }

@@ -211,8 +211,10 @@ static void destroy(struct sl_control *control)
     if (control->base != NULL) {
         if (control->wires.scratch != NULL)
             sl_wires_close(&control->wires);
-        SL_IGNORE(event_del(&control->mail_event));
-        SL_IGNORE(event_del(&control->timer));
+        if (event_initialized(&control->mail_event))
+            SL_IGNORE(event_del(&control->mail_event));
+        if (event_initialized(&control->timer))
+            SL_IGNORE(event_del(&control->timer));
         event_base_free(control->base);
     }
     if (control->mailbox.fd >= 0)
