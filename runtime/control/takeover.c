@@ -35,7 +35,7 @@ void arb_standing(struct sl_arbiter *arbiter, struct arb_run *run, const struct 
     run->seen |= (uint8_t)note->d;
     rank->voted = (uint8_t)note->c;
     for (uint32_t phase = SL_PHASE_STAGED; phase <= SL_PHASE_RELEASED; phase++)
-        run->unvoted[phase] -= (rank->voted >> phase) & 1u;
+        run->unvoted[phase] -= ((uint32_t)rank->voted >> phase) & 1u;
     arb_set_cause(run, note);
 }
 
