@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/backend/sim/sim.h"
 #include "runtime/base/error.h"
 
 #define CUDA_MODULE "libsluice_cuda.so"
@@ -28,6 +29,7 @@ static const struct {
     backend_fn ops;
 } linked[] = {
     {"host", sl_host_backend},
+    {"sim", sl_sim_backend},
 };
 
 static pthread_mutex_t module_lock = PTHREAD_MUTEX_INITIALIZER;

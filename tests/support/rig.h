@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "runtime/backend/sim/sim.h"
 #include "sluice/backend.h"
 
 #define RIG_RANKS   16u
@@ -40,6 +41,7 @@ struct rig {
     uint32_t first, world;  /* rank[i] is rank first + i of world */
     uint32_t trace;
     struct rig_rank *rank; /* `ranks` of them */
+    struct sl_sim *sim;    /* the world of simulated devices; NULL for real ones */
 };
 
 /* Names of backends that have code here, for ParameterizedTestParameters. */
@@ -86,6 +88,8 @@ struct sluice_set *rig_set(struct rig_rank *rank, enum sluice_copy_kind kind, co
 struct sluice_copy rig_piece(const void *from, void *to, uint64_t bytes, uint32_t message);
 struct sluice_strided rig_flat(const void *address);
 
+/* For loops that wait for something else than a completion: lets a simulated world go on. */
+void rig_pass(struct rig *rig);
 /* Takes what is there, on all ranks; never blocks. */
 void rig_poll(struct rig *rig);
 /* Waits for one completion, sleeping between wake-ups as a real driver does. Fails the test after 60 s. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/backend/host/host.h"
+#include "runtime/backend/strided.h"
 
 struct sluice_set {
     struct sl_mem *mem;
@@ -14,51 +15,6 @@ struct sluice_set {
     size_t count;
     struct sluice_copy pieces[];
 };
-
-/* A place in a strided region. */
-struct cursor {
-    uint64_t address;
-    uint64_t left; /* in this row */
-    uint64_t row_bytes;
-    uint64_t step; /* from the end of a row to the beginning of the next; wraps for pitch < row_bytes */
-};
-
-static struct cursor cursor_at(const struct sluice_strided *place, uint64_t delta)
-{
-    /* Most pieces begin in their first row: two divisions a piece would cost as much as 1 KiB of copying. */
-    uint64_t row = place->begin < place->row_bytes ? 0 : place->begin / place->row_bytes;
-    uint64_t column = place->begin - row * place->row_bytes;
-    return (struct cursor){.address = place->address + delta + row * place->pitch + column,
-                           .left = place->row_bytes - column,
-                           .row_bytes = place->row_bytes,
-                           .step = place->pitch - place->row_bytes};
-}
-
-static void advance(struct cursor *cursor, uint64_t bytes)
-{
-    cursor->address += bytes;
-    cursor->left -= bytes;
-    if (cursor->left == 0) {
-        cursor->address += cursor->step;
-        cursor->left = cursor->row_bytes;
-    }
-}
-
-static void copy_piece(const struct sluice_copy *piece, uint64_t delta)
-{
-    struct cursor from = cursor_at(&piece->from, delta);
-    struct cursor to = cursor_at(&piece->to, 0);
-    uint64_t left = piece->bytes;
-    while (left > 0) {
-        uint64_t run = left;
-        run = run < from.left ? run : from.left;
-        run = run < to.left ? run : to.left;
-        memcpy((void *)(uintptr_t)to.address, (const void *)(uintptr_t)from.address, run);
-        left -= run;
-        advance(&from, run);
-        advance(&to, run);
-    }
-}
 
 static bool piece_fits(const struct sluice_copy *piece)
 {
@@ -110,7 +66,7 @@ static sluice_status unpack(const struct sluice_set *set, const struct sluice_qu
                            "piece %zu of an unpack set (parameter %u) names message %u, but %u messages wait on "
                            "its queue",
                            i, piece->param, piece->message, queue->landing_count);
-        copy_piece(piece, queue->landings[piece->message].delta);
+        sl_strided_copy(piece, queue->landings[piece->message].delta);
     }
     return SLUICE_OK;
 }
@@ -120,6 +76,6 @@ sluice_status sl_host_set_run(const struct sluice_set *set, const struct sluice_
     if (set->kind == SLUICE_COPY_UNPACK)
         return unpack(set, queue);
     for (size_t i = 0; i < set->count; i++)
-        copy_piece(&set->pieces[i], 0);
+        sl_strided_copy(&set->pieces[i], 0);
     return SLUICE_OK;
 }

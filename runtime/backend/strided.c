@@ -1,0 +1,51 @@
+/*
+ * Pieces are copied by memcpy row by row, so any address and any pitch will do; a contiguous piece is one call.
+ */
+#include "runtime/backend/strided.h"
+
+#include <string.h>
+
+/* A place in a strided region. */
+struct cursor {
+    uint64_t address;
+    uint64_t left; /* in this row */
+    uint64_t row_bytes;
+    uint64_t step; /* from the end of a row to the beginning of the next; wraps for pitch < row_bytes */
+};
+
+static struct cursor cursor_at(const struct sluice_strided *place, uint64_t delta)
+{
+    /* Most pieces begin in their first row: two divisions a piece would cost as much as 1 KiB of copying. */
+    uint64_t row = place->begin < place->row_bytes ? 0 : place->begin / place->row_bytes;
+    uint64_t column = place->begin - row * place->row_bytes;
+    return (struct cursor){.address = place->address + delta + row * place->pitch + column,
+                           .left = place->row_bytes - column,
+                           .row_bytes = place->row_bytes,
+                           .step = place->pitch - place->row_bytes};
+}
+
+static void advance(struct cursor *cursor, uint64_t bytes)
+{
+    cursor->address += bytes;
+    cursor->left -= bytes;
+    if (cursor->left == 0) {
+        cursor->address += cursor->step;
+        cursor->left = cursor->row_bytes;
+    }
+}
+
+void sl_strided_copy(const struct sluice_copy *piece, uint64_t delta)
+{
+    struct cursor from = cursor_at(&piece->from, delta);
+    struct cursor to = cursor_at(&piece->to, 0);
+    uint64_t left = piece->bytes;
+    while (left > 0) {
+        uint64_t run = left;
+        run = run < from.left ? run : from.left;
+        run = run < to.left ? run : to.left;
+        memcpy((void *)(uintptr_t)to.address, (const void *)(uintptr_t)from.address, run);
+        left -= run;
+        advance(&from, run);
+        advance(&to, run);
+    }
+}
