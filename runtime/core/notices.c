@@ -72,6 +72,16 @@ void sl_notices_init(struct sl_notices *notices, struct sl_delivery *delivery, s
     notices->log = log;
 }
 
+void sl_notices_drop(struct sl_notices *notices)
+{
+    uint_fast32_t tail = atomic_load(&notices->tail);
+    for (uint_fast32_t head = atomic_load(&notices->head); head != tail; head++) {
+        sl_plan_release(notices->ring[head % SL_NOTICES_MAX].plan);
+        notices->ring[head % SL_NOTICES_MAX].plan = NULL;
+    }
+    atomic_store(&notices->head, tail);
+}
+
 _Bool sl_notices_reserve(struct sl_notices *notices)
 {
     if (atomic_fetch_add(&notices->seals, 1) < SL_SEALS_MAX)

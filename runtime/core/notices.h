@@ -38,6 +38,8 @@ void sl_notices_init(struct sl_notices *notices, struct sl_delivery *delivery, s
 _Bool sl_notices_reserve(struct sl_notices *notices);
 /* Gives the room back when there will be no such event. Any thread. */
 void sl_notices_unreserve(struct sl_notices *notices);
+/* Lets go of what was never delivered, after the delivery has stopped. */
+void sl_notices_drop(struct sl_notices *notices);
 /* `plan` and `error` may be NULL; `error` is copied. Scheduler thread. */
 void sl_notices_post(struct sl_notices *notices, uint32_t kind, struct sluice_plan *plan, uint32_t rank,
                      uint64_t time_ns, const struct sluice_error *error);

@@ -183,6 +183,12 @@ static sluice_status choose_device(const struct sluice_runtime *runtime, const s
     return SLUICE_OK;
 }
 
+/* For backends in modules, whose last error is not ours. */
+static void keep_error(const struct sluice_error *error)
+{
+    SL_IGNORE(sl_fail_copy(error));
+}
+
 static sluice_status configure_driver(struct sluice_runtime *runtime)
 {
     struct sl_driver_config *config = &runtime->driver_config;
@@ -211,6 +217,7 @@ static sluice_status configure_driver(struct sluice_runtime *runtime)
         .log = runtime->log.sink,
         .log_user = runtime->log.user,
         .extra = runtime->hooks.backend_extra,
+        .fail = keep_error,
     };
     return status;
 }
@@ -266,6 +273,7 @@ static sluice_status give_up(struct sluice_runtime *runtime)
     sluice_runtime_close(runtime);
     sl_scheduler_join(runtime);
     sl_delivery_stop(&runtime->delivery);
+    sl_notices_drop(&runtime->notices);
     sl_runtime_release(runtime);
     return sl_fail_copy(&error);
 }

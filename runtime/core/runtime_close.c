@@ -39,6 +39,7 @@ void sluice_runtime_destroy(sluice_runtime *runtime)
     sluice_runtime_close(runtime);
     sl_scheduler_join(runtime);
     sl_delivery_stop(&runtime->delivery);
+    sl_notices_drop(&runtime->notices);
     sl_runtime_release(runtime);
 }
 

@@ -59,6 +59,12 @@ static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _B
     sl_transfer_release(transfer);
 }
 
+/* The destinations of this rank hold the transfer's version. */
+static void keep_version(struct sluice_transfer *transfer)
+{
+    atomic_store_explicit(&transfer->plan->version, transfer->config.version, memory_order_release);
+}
+
 static void end(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t kind,
                 const struct sluice_error *error)
 {
@@ -67,7 +73,7 @@ static void end(struct sl_driver *driver, struct sluice_transfer *transfer, uint
     if (kind == SLUICE_EVENT_CANCELLED)
         SL_IGNORE(sl_error_set(&transfer->error, SLUICE_CANCELLED, "transfer", "the transfer was cancelled"));
     if (kind == SLUICE_EVENT_COMPLETED || kind == SLUICE_EVENT_COMMITTED)
-        atomic_store_explicit(&transfer->plan->version, transfer->config.version, memory_order_release);
+        keep_version(transfer);
     atomic_store_explicit(&transfer->ended, kind, memory_order_release);
     sl_transfer_push(driver, transfer, kind);
 }
@@ -209,6 +215,8 @@ static void emit(struct sl_driver *driver, struct sluice_transfer *transfer, con
     case SLUICE_EVENT_FAILED:
     case SLUICE_EVENT_CANCELLED:
         sl_transfer_publish(driver, transfer);
+        if (action->holds_version)
+            keep_version(transfer);
         end(driver, transfer, action->event, &action->error);
         break;
     case SLUICE_EVENT_RELEASED:

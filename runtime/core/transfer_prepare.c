@@ -137,7 +137,7 @@ static sluice_status prepare_gates(struct sluice_transfer *transfer, const struc
     }
     for (uint32_t i = 0; i < count; i++)
         take_wish(transfer, &wishes[i], i, transfer->gate_names + (size_t)i * GATE_NAME_MAX);
-    transfer->gates[count] = (struct sl_run_gate){.open = 1, .name = "end of the plan's earlier transfer"};
+    transfer->gates[count] = (struct sl_run_gate){.open = 1, .turn = 1, .name = "end of the plan's earlier transfer"};
     transfer->waits[count] = (struct sl_gate_wait){.transfer = transfer, .index = (uint32_t)count};
     transfer->config.gates = transfer->gates;
     transfer->config.gate_count = (uint32_t)count + 1;

@@ -16,15 +16,19 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
     struct sl_delivery *delivery = context;
     (void)fd;
     (void)what;
+    SL_ASSERT(pthread_mutex_lock(&delivery->lock) == 0);
+    delivery->in_loop = 1;
+    SL_ASSERT(pthread_mutex_unlock(&delivery->lock) == 0);
     SL_IGNORE(sl_delivery_drain(delivery));
     SL_ASSERT(pthread_mutex_lock(&delivery->lock) == 0);
     struct event *event = delivery->closed ? delivery->event : NULL;
     if (event != NULL) {
         event_free(event);
         delivery->event = NULL;
-        /* Whoever waits to free the delivery may do so once this lock is open: the last touch. */
-        SL_ASSERT(pthread_cond_broadcast(&delivery->changed) == 0);
     }
+    /* Whoever waits to stop the delivery may do so once this lock is open: the last touch. */
+    delivery->in_loop = 0;
+    SL_ASSERT(pthread_cond_broadcast(&delivery->changed) == 0);
     SL_ASSERT(pthread_mutex_unlock(&delivery->lock) == 0);
 }
 

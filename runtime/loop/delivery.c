@@ -93,6 +93,10 @@ void sl_delivery_stop(struct sl_delivery *delivery)
         sl_mailbox_wake(&delivery->box);
         SL_ASSERT(pthread_join(delivery->thread, NULL) == 0);
     }
+    lock(delivery);
+    while (delivery->draining || delivery->in_loop)
+        SL_ASSERT(pthread_cond_wait(&delivery->changed, &delivery->lock) == 0);
+    unlock(delivery);
     sl_base_leave(delivery);
     struct sl_mail *mail = sl_mailbox_take(&delivery->box);
     while (mail != NULL) {

@@ -52,6 +52,7 @@ struct sl_delivery {
     /* under lock */
     const struct sl_source *current; /* whose callback runs */
     _Bool draining;
+    _Bool in_loop; /* the event_base's callback runs */
     _Bool ever_drained;
     pthread_t drainer; /* who drains, or drained last */
     _Bool closed;      /* the last event was delivered */

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <string.h>
 
+#include "runtime/core/runtime_object.h"
+#include "runtime/core/transfer_object.h"
 #include "support/solo.h"
 
 static struct solo solo;
@@ -206,6 +208,16 @@ static void *destroy_elsewhere(void *context)
     return NULL;
 }
 
+/* Whether destroy has come as far as to wait for the callback. */
+static _Bool is_muted(sluice_transfer *transfer)
+{
+    struct sl_delivery *queue = &solo.runtime->delivery;
+    pthread_mutex_lock(&queue->lock);
+    _Bool muted = transfer->source.muted;
+    pthread_mutex_unlock(&queue->lock);
+    return muted;
+}
+
 Test(delivery, ends_when_destroy_returns_on_another_thread)
 {
     struct blocker blocker = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0};
@@ -218,6 +230,8 @@ Test(delivery, ends_when_destroy_returns_on_another_thread)
     struct destroyer destroyer = {.blocker = &blocker, .transfer = solo_submit(&solo, &options)};
     await_entered(&blocker);
     pthread_create(&thread, NULL, destroy_elsewhere, &destroyer);
+    while (!is_muted(destroyer.transfer))
+        sched_yield();
     cr_expect_not(atomic_load(&destroyer.returned));
     let_leave(&blocker);
     pthread_join(thread, NULL);
