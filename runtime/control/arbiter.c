@@ -226,7 +226,7 @@ void sl_arbiter_note(struct sl_arbiter *arbiter, const struct sl_note *note, uin
     }
     struct arb_run *run = find(arbiter, note->key);
     if (!run || !run->ranks[note->rank].joined) {
-        if (says_failure(note) && (run = find_or_add(arbiter, note)))
+        if (!arbiter->collecting && says_failure(note) && (run = find_or_add(arbiter, note)))
             arb_decline(arbiter, run, note);
         return;
     }

@@ -4,6 +4,8 @@
  * - Every live rank tells the standing of all its runs, then that this was the last. Nothing is decided
  *   before all have: then, if any rank saw an outcome, it holds for all; else it was never given to
  *   anybody who lives, and the run fails alike everywhere.
+ * - A rank that does not have the run any more has failed. Where it may have seen the decision, the others
+ *   cannot say that the old version is untouched.
  * - A decided version that was staged whole is committed by the survivors; how the lost rank ended is
  *   not known. Of all other runs nobody can move a window any more.
  * - A run stays at a rank that saw it succeed until all have released it, so its standing is never missed.
@@ -59,23 +61,43 @@ static void commit(struct sl_arbiter *arbiter, struct arb_run *run)
     arb_decide(arbiter, run);
 }
 
+/* Every survivor that has the run voted for the decision, or in place that it has every byte. */
+static _Bool may_be_decided(const struct sl_arbiter *arbiter, const struct arb_run *run)
+{
+    enum sl_phase phase = run->landing ? SL_PHASE_DECIDE : SL_PHASE_FINAL;
+    for (uint32_t i = 0; i < arbiter->world; i++)
+        if (!arbiter->lost[i] && run->ranks[i].joined && !((run->ranks[i].voted >> phase) & 1u))
+            return 0;
+    return 1;
+}
+
+static void fail(struct sl_arbiter *arbiter, struct arb_run *run)
+{
+    struct sl_note cause = run->cause;
+    if (cause.status != SLUICE_OK)
+        arb_end(arbiter, run, (sluice_status)cause.status, cause.rank, cause.text);
+    else
+        end_as(arbiter, run, SLUICE_PEER_LOST, "the run cannot go on without it");
+}
+
 static void resolve(struct sl_arbiter *arbiter, struct arb_run *run)
 {
     _Bool decided = (run->seen >> SL_PHASE_DECIDE) & 1u;
-    if ((run->seen >> SL_PHASE_FINAL) & 1u) {
+    _Bool whole = run->cause.status == SLUICE_OK && run->unjoined == 0;
+    if ((run->seen >> SL_PHASE_FINAL) & 1u)
         arb_end(arbiter, run, SLUICE_OK, 0, "");
-    } else if (run->cause.status != SLUICE_OK) {
-        struct sl_note cause = run->cause;
-        arb_end(arbiter, run, (sluice_status)cause.status, cause.rank, cause.text);
-    } else if (run->unjoined > 0) {
-        end_as(arbiter, run, SLUICE_PEER_LOST, "not all other ranks had the run");
-    } else if (decided && arb_atomic(run)) {
+    else if (!may_be_decided(arbiter, run))
+        fail(arbiter, run);
+    else if (!whole && decided)
+        end_as(arbiter, run, SLUICE_TORN, "the version was decided, and another rank failed");
+    else if (!whole)
+        end_as(arbiter, run, SLUICE_UNDECIDED, "another rank failed that may have seen the decision");
+    else if (decided && arb_atomic(run))
         commit(arbiter, run);
-    } else if (run->unvoted[SL_PHASE_FINAL] == 0) {
+    else if (run->unvoted[SL_PHASE_FINAL] == 0)
         end_as(arbiter, run, SLUICE_UNDECIDED, "every byte is in place on all other ranks");
-    } else {
-        end_as(arbiter, run, SLUICE_PEER_LOST, "the run cannot go on without it");
-    }
+    else
+        fail(arbiter, run);
 }
 
 void arb_take_over(struct sl_arbiter *arbiter)

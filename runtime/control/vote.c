@@ -170,6 +170,6 @@ void arb_broken(struct sl_arbiter *arbiter, const struct sl_note *note)
     if (!arbiter->over.kind)
         arbiter->over = *poison;
     for (struct arb_run *run = arbiter->first; run; run = run->next)
-        if (!independent(run))
+        if (!independent(run) && !arbiter->collecting)
             arb_end(arbiter, run, SLUICE_POISONED, note->rank, poison->text);
 }

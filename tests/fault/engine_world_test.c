@@ -103,6 +103,21 @@ Test(engine_world, everything_at_once)
     run_seeds(WORLD_FAULTS & ~(uint32_t)WORLD_LOSE_FIRST, 17000, 2 * SEEDS);
 }
 
+/* Takeovers: a second loss, an absent rank, a failure told before the standing, an abort beside a success. */
+Test(engine_world, seeds_that_once_failed)
+{
+    static const struct world_options options[] = {
+        {.seed = 2804, .faults = WORLD_LOSE_FIRST | WORLD_PAUSE},
+        {.seed = 509828, .faults = WORLD_LOSE_FIRST},
+        {.seed = 519652, .faults = WORLD_LOSE_FIRST},
+        {.seed = 601130, .faults = WORLD_LOSE_FIRST | WORLD_NODE_FAILS},
+        {.seed = 602946, .faults = WORLD_LOSE_FIRST | WORLD_NODE_FAILS},
+    };
+    struct world_result result;
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        cr_assert(world_run(&options[i], &result), "%s", result.text);
+}
+
 Test(engine_world, equal_seeds_run_alike)
 {
     struct world_options options = {.seed = 4711, .faults = WORLD_FAULTS};
