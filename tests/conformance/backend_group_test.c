@@ -234,6 +234,14 @@ static void make_receiver(struct receiver *receiver, struct rig_rank *rank, uint
     }
 }
 
+static void close_sets(struct sender *sender, struct receiver *receiver)
+{
+    for (uint32_t w = 0; w < WINDOWS; w++) {
+        sender->rank->rig->ops->set_close(sender->packs[w]);
+        sender->rank->rig->ops->set_close(receiver->unpacks[w]);
+    }
+}
+
 static void send_window(struct sender *sender, uint32_t w)
 {
     rig_copy(sender->rank, w % SLOTS, sender->packs[w], 100 + w);
@@ -267,6 +275,9 @@ CONFORMANCE(backend_group, packed_windows_over_rotating_slots)
         receive_window(&receiver, w);
     }
     check_received(&receiver);
+    rig_fence(&rig.rank[0], (WINDOWS - 1) % SLOTS, 998);
+    rig_wait(&rig.rank[0], 998);
+    close_sets(&sender, &receiver);
     rig_close(&rig);
 }
 
@@ -288,6 +299,9 @@ CONFORMANCE(backend_group, next_window_is_packed_while_a_group_is_held_open)
     for (uint32_t w = 0; w < WINDOWS; w++)
         receive_window(&receiver, w);
     check_received(&receiver);
+    rig_fence(&rig.rank[0], (WINDOWS - 1) % SLOTS, 998);
+    rig_wait(&rig.rank[0], 998);
+    close_sets(&sender, &receiver);
     rig_close(&rig);
 }
 
@@ -329,6 +343,7 @@ CONFORMANCE(backend_group, slow_unpack_still_reads_its_own_window)
         rig_wait(&rig.rank[r], 999);
         rig.ops->group_close(holders[r]);
     }
+    close_sets(&sender, &receiver);
     rig_close(&rig);
 }
 

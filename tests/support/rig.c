@@ -106,6 +106,15 @@ void rig_open_part(struct rig *rig, const char *backend, uint32_t first, uint32_
     start(rig, backend);
 }
 
+static void free_blocks(struct rig_rank *rank)
+{
+    while (rank->block_count > 0) {
+        struct rig_block block = rank->blocks[--rank->block_count];
+        rank->rig->ops->mem_free(rank->device, block.kind, block.memory, block.bytes);
+    }
+    free(rank->blocks);
+}
+
 void rig_close(struct rig *rig)
 {
     for (uint32_t i = 0; i < rig->ranks; i++)
@@ -114,8 +123,10 @@ void rig_close(struct rig *rig)
     for (uint32_t i = 0; i < rig->ranks; i++)
         if (rig->rank[i].group != NULL)
             rig->ops->group_close(rig->rank[i].group);
-    for (uint32_t i = 0; i < rig->ranks; i++)
+    for (uint32_t i = 0; i < rig->ranks; i++) {
+        free_blocks(&rig->rank[i]);
         rig->ops->close(rig->rank[i].device);
+    }
     sl_sim_destroy(rig->sim);
     free(rig->rank);
     close(wake_fd);
@@ -162,11 +173,21 @@ void *rig_memory(struct rig_rank *rank, enum sluice_memory kind, uint64_t bytes)
 {
     void *memory = NULL;
     must(rank->rig->ops->mem_alloc(rank->device, kind, bytes, &memory), "mem_alloc");
+    if (rank->block_count == rank->block_capacity) {
+        rank->block_capacity = 2 * rank->block_capacity + 16;
+        rank->blocks = realloc(rank->blocks, rank->block_capacity * sizeof(*rank->blocks));
+    }
+    rank->blocks[rank->block_count++] = (struct rig_block){memory, bytes, kind};
     return memory;
 }
 
 void rig_free(struct rig_rank *rank, enum sluice_memory kind, void *memory, uint64_t bytes)
 {
+    for (uint32_t i = 0; i < rank->block_count; i++)
+        if (rank->blocks[i].memory == memory) {
+            rank->blocks[i] = rank->blocks[--rank->block_count];
+            break;
+        }
     rank->rig->ops->mem_free(rank->device, kind, memory, bytes);
 }
 

@@ -24,6 +24,12 @@ struct rig_end {
     struct sluice_error error;
 };
 
+struct rig_block {
+    void *memory;
+    uint64_t bytes;
+    enum sluice_memory kind;
+};
+
 struct rig_rank {
     struct rig *rig;
     uint32_t rank;
@@ -32,6 +38,8 @@ struct rig_rank {
     struct sluice_group *group;
     atomic_uint wakes;
     uint32_t completions;
+    struct rig_block *blocks; /* memory that rig_close frees */
+    uint32_t block_count, block_capacity;
     struct rig_end ends[RIG_COOKIES];
 };
 
@@ -52,7 +60,7 @@ size_t rig_names(struct rig_name *ret, size_t max);
 
 /* Opens `ranks` devices with `queues` queues each. Skips the test, with the reason, where the backend cannot run. */
 void rig_open(struct rig *rig, const char *backend, uint32_t ranks, uint32_t queues, uint32_t trace);
-/* Closes queues, groups and devices. */
+/* Closes queues, groups and devices; frees what rig_memory gave. */
 void rig_close(struct rig *rig);
 
 /* The same for some ranks of a world that spans processes. */
