@@ -16,7 +16,8 @@ foreach(source IN LISTS bench_sources)
   sluice_program(bench_${name} ${source})
 endforeach()
 
-# Examples see what a user sees: public headers and the shared library.
+# Examples see what a user sees: public headers and the shared library. Each prints what it verified, at the end and
+# only when all went well.
 file(GLOB example_sources CONFIGURE_DEPENDS tools/examples/*.c)
 foreach(source IN LISTS example_sources)
   get_filename_component(name ${source} NAME_WE)
@@ -24,7 +25,8 @@ foreach(source IN LISTS example_sources)
   target_link_libraries(example_${name} PRIVATE sluice sluice_flags PkgConfig::LIBEVENT Threads::Threads)
   if(BUILD_TESTING)
     add_test(NAME example_${name} COMMAND example_${name})
-    set_tests_properties(example_${name} PROPERTIES LABELS example TIMEOUT 120)
+    set_tests_properties(example_${name} PROPERTIES LABELS example TIMEOUT 120
+        PASS_REGULAR_EXPRESSION "verified [1-9][0-9]* bytes")
   endif()
 endforeach()
 
