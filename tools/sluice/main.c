@@ -12,6 +12,8 @@ static const struct tool_command commands[] = {
     {"show", cmd_show, "show a plan: tasks, bytes, peers, sizes"},
     {"check", cmd_check, "say whether the groups of a plan would hang"},
     {"sim", cmd_sim, "simulate a plan in virtual time"},
+    {"run", cmd_run, "move a plan or a checkpoint between processes and verify it"},
+    {"make-checkpoint", cmd_make_checkpoint, NULL},
     {NULL, NULL, NULL},
 };
 
@@ -20,7 +22,8 @@ static int help(void)
     puts("Usage: sluice COMMAND [OPTIONS]\n\n"
          "Moves a model's weights from the ranks that train it to the ranks that serve it.\n\nCommands:");
     for (const struct tool_command *command = commands; command->name != NULL; command++)
-        printf("  %-8s  %s\n", command->name, command->help);
+        if (command->help != NULL)
+            printf("  %-8s  %s\n", command->name, command->help);
     puts("\n'sluice COMMAND --help' describes a command; 'sluice --version' shows the version.\n"
          "Exit status: 0 done, 1 failed at run time, 2 bad usage or input, 3 a hang was found, 130 interrupted.");
     return tool_finish(TOOL_OK);

@@ -20,7 +20,7 @@ enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_HANG = 3, TO
 struct tool_command {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *help;
+    const char *help; /* NULL: not listed, for the project's own scripts */
 };
 
 int cmd_plan(int argc, char **argv);
@@ -30,6 +30,7 @@ int cmd_sim(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_make_checkpoint(int argc, char **argv);
 
 /* `value` is returned by tool_next; a letter is the short form too. Long-only options count from TOOL_LONG. */
 #define TOOL_LONG        256

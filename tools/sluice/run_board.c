@@ -1,0 +1,56 @@
+/*
+ * Shared memory of a run, and the all-gather over it.
+ *
+ * Invariants: a seat is written by its rank alone and read by all; an all-gather of number n uses place n of
+ * every seat, so no call overwrites what another rank still reads; whoever waits leaves when the run stops.
+ */
+#include "run_board.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+sluice_status run_board_open(uint32_t world, uint32_t refits, struct run_board **ret)
+{
+    size_t seats = sizeof(struct run_board), times = seats + world * sizeof(struct run_seat);
+    size_t bytes = times + (size_t)world * refits * sizeof(struct run_time);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return sl_fail_native(SLUICE_NOMEM, SLUICE_DOMAIN_SYSTEM, errno, "run", "%zu bytes to share between ranks",
+                              bytes);
+    struct run_board *board = memory;
+    board->world = world;
+    board->refits = refits;
+    board->bytes = bytes;
+    board->seats = (struct run_seat *)((uint8_t *)memory + seats);
+    board->times = (struct run_time *)((uint8_t *)memory + times);
+    *ret = board;
+    return SLUICE_OK;
+}
+
+void run_board_close(struct run_board *board)
+{
+    if (board != NULL)
+        SL_IGNORE(munmap(board, board->bytes));
+}
+
+int run_board_gather(const void *send, void *recv, size_t bytes, void *place)
+{
+    struct run_place *own = place;
+    struct run_board *board = own->board;
+    const struct timespec pause = {.tv_nsec = 200000};
+    if (bytes > RUN_GATHER_BYTES || own->gathers == RUN_GATHERS)
+        return EINVAL;
+    uint32_t number = own->gathers++;
+    memcpy(board->seats[own->rank].gather[number], send, bytes);
+    atomic_fetch_add(&board->gathered[number], 1);
+    while (atomic_load(&board->gathered[number]) < board->world) {
+        if (run_board_stopped(board) != RUN_GO)
+            return ECANCELED;
+        SL_IGNORE(nanosleep(&pause, NULL));
+    }
+    for (uint32_t r = 0; r < board->world; r++)
+        memcpy((uint8_t *)recv + r * bytes, board->seats[r].gather[number], bytes);
+    return 0;
+}

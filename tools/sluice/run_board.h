@@ -1,0 +1,64 @@
+/*
+ * run_board.h: memory that a run's processes share: how far each rank is, how it ended, and the all-gather
+ * that joins them. Made before the ranks are forked, so it needs no name, file or port.
+ */
+#ifndef SL_TOOL_RUN_BOARD_H
+#define SL_TOOL_RUN_BOARD_H
+
+#include <stdatomic.h>
+
+#include "runtime/base/error.h"
+#include "sluice/observe.h"
+
+enum { RUN_GATHER_BYTES = 2048, RUN_GATHERS = 2 };
+
+/* Begin and end of one refit on one rank, CLOCK_MONOTONIC nanoseconds. */
+struct run_time {
+    uint64_t begin_ns, end_ns;
+};
+
+/* One rank. Atomics are live; the rest is valid once `ended`. */
+struct run_seat {
+    atomic_uint refit;                            /* refits begun */
+    atomic_uint done;                             /* refits moved and verified here */
+    atomic_uint_fast64_t bytes_done, bytes_total; /* of the current refit */
+    atomic_bool ended;
+    struct sluice_error error; /* status OK: it did all */
+    uint64_t failed_ns;        /* when it failed: before it told anybody */
+    uint32_t windows;
+    uint64_t verified_bytes;
+    struct sluice_stage_times stages;
+    uint64_t trace_count, trace_dropped;
+    uint8_t gather[RUN_GATHERS][RUN_GATHER_BYTES];
+};
+
+/* Why ranks are asked to stop. */
+enum run_stop { RUN_GO = 0, RUN_INTERRUPTED = 1, RUN_PEER_FAILED = 2 };
+
+struct run_board {
+    uint32_t world, refits;
+    atomic_uint stop; /* enum run_stop */
+    atomic_uint gathered[RUN_GATHERS];
+    size_t bytes;
+    struct run_seat *seats; /* world of them */
+    struct run_time *times; /* refits of rank r: times[r * refits ...] */
+};
+
+/* NOMEM. Freed by run_board_close, in every process on its own. */
+sluice_status run_board_open(uint32_t world, uint32_t refits, struct run_board **ret);
+void run_board_close(struct run_board *board);
+
+/* A rank's part in the all-gather; `place` is what sluice_allgather_fn gets as its user. */
+struct run_place {
+    struct run_board *board;
+    uint32_t rank;
+    uint32_t gathers;
+};
+int run_board_gather(const void *send, void *recv, size_t bytes, void *place);
+
+static inline enum run_stop run_board_stopped(const struct run_board *board)
+{
+    return (enum run_stop)atomic_load(&board->stop);
+}
+
+#endif

@@ -1,0 +1,315 @@
+/*
+ * One rank of `sluice run`: opens a runtime, seals, and refits as often as asked.
+ *
+ * Invariants: sources are filled and destinations poisoned before each submit, and every destination byte
+ * is verified after it; waiting is done in short slices, so that a stop is seen within one; whatever happens,
+ * the seat says how this rank ended.
+ */
+#include <time.h>
+#include <unistd.h>
+
+#include "run_buffers.h"
+#include "run_job.h"
+#include "runtime/base/clock.h"
+#include "runtime/core/plan_object.h"
+#include "runtime/core/runtime_object.h"
+
+#define SLICE (20 * SLUICE_MILLISECOND)
+
+/* How the seal ended; set by the callback thread. */
+enum seal_end { SEAL_PENDING, SEAL_DONE, SEAL_FAILED };
+
+struct rank {
+    struct run_job *job;
+    uint32_t number;
+    struct run_seat *seat;
+    sluice_runtime *runtime;
+    sluice_plan *plan;
+    struct run_buffers buffers;
+    struct run_place place;
+    atomic_uint sealed; /* enum seal_end */
+    struct sluice_error seal_error;
+};
+
+static void on_event(const struct sluice_event *event, void *user)
+{
+    struct rank *rank = user;
+    if (event->transfer != NULL || event->plan == NULL)
+        return;
+    if (event->kind == SLUICE_EVENT_FAILED)
+        rank->seal_error = *event->error;
+    if (event->kind == SLUICE_EVENT_SEALED || event->kind == SLUICE_EVENT_FAILED)
+        atomic_store(&rank->sealed, event->kind == SLUICE_EVENT_SEALED ? SEAL_DONE : SEAL_FAILED);
+}
+
+/* What goes wrong is said once, in the report; the library's own lines only where SLUICE_LOG asks for them. */
+static void on_log(enum sluice_log_level level, const char *topic, const char *text, void *user)
+{
+    const struct rank *rank = user;
+    if (rank->job->log)
+        fprintf(stderr, "sluice: rank %u: %s: %s: %s\n", rank->number, sl_log_level_name(level), topic, text);
+}
+
+static sluice_status stopped(const struct rank *rank)
+{
+    switch (run_board_stopped(rank->job->board)) {
+    case RUN_INTERRUPTED:
+        return sl_fail(SLUICE_CANCELLED, "run", "interrupted");
+    case RUN_PEER_FAILED:
+        return sl_fail(SLUICE_PEER_FAILED, "run", "another rank has failed");
+    case RUN_GO:
+        break;
+    }
+    return SLUICE_OK;
+}
+
+/* --- opening --- */
+
+static sluice_status open_runtime(struct rank *rank)
+{
+    const struct run_options *opt = rank->job->options;
+    struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
+    options.backend = opt->backend;
+    options.on_event = on_event;
+    options.on_log = on_log;
+    options.user = rank;
+    options.trace = opt->trace != NULL || opt->timeline != NULL;
+    options.device = opt->ranks_per_gpu != 0 ? rank->number / opt->ranks_per_gpu + 1 : 0;
+    if (rank->job->launched) {
+        options.world = options.local_world = rank->job->board->world;
+        options.rank = options.local_rank = rank->number;
+        options.allgather = run_board_gather;
+        options.allgather_user = &rank->place;
+    }
+    return sluice_runtime_open(&options, &rank->runtime);
+}
+
+/* The plan's handle takes over the job's plan. */
+static sluice_status open_plan(struct rank *rank)
+{
+    struct run_job *job = rank->job;
+    sluice_status status = sl_plan_object_new(job->plan->world, &rank->plan);
+    if (status != SLUICE_OK)
+        return status;
+    sl_plan_drop(&rank->plan->store);
+    rank->plan->store = *job->plan;
+    *job->plan = (struct sl_plan){0};
+    job->content.plan = &rank->plan->store;
+    return SLUICE_OK;
+}
+
+static sluice_status bind(struct rank *rank)
+{
+    struct run_buffers *buffers = &rank->buffers;
+    sluice_status status = SLUICE_OK;
+    for (uint32_t p = 0; p < rank->plan->store.param_count; p++)
+        for (int role = 0; role < 2 && status == SLUICE_OK; role++)
+            if (buffers->offsets[role][p] != RUN_NO_BUFFER)
+                status = sluice_plan_bind(rank->plan, p, (enum sluice_role)role,
+                                          run_buffer(buffers, p, (enum sluice_role)role), buffers->bytes[role][p]);
+    return status;
+}
+
+static sluice_status seal(struct rank *rank)
+{
+    const struct timespec pause = {.tv_nsec = 500000};
+    sluice_status status = sluice_plan_seal(rank->plan, rank->runtime, &rank->job->options->seal);
+    while (status == SLUICE_OK && atomic_load(&rank->sealed) == SEAL_PENDING) {
+        SL_IGNORE(nanosleep(&pause, NULL));
+        status = stopped(rank);
+    }
+    if (status == SLUICE_OK && atomic_load(&rank->sealed) == SEAL_FAILED)
+        status = sl_fail_copy(&rank->seal_error);
+    if (status == SLUICE_OK)
+        rank->seat->windows = sluice_plan_windows(rank->plan);
+    return status;
+}
+
+/* --- content --- */
+
+static sluice_status prepare(const struct rank *rank, uint64_t version)
+{
+    const struct run_content *content = &rank->job->content;
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; i < content->plan->task_count && status == SLUICE_OK; i++) {
+        const struct sluice_task *task = &content->plan->tasks[i];
+        if (task->source == rank->number)
+            run_content_fill(content, task, version, run_buffer(&rank->buffers, task->param, SLUICE_ROLE_SOURCE));
+        if (task->destination == rank->number)
+            run_content_poison(content, task, version,
+                               run_buffer(&rank->buffers, task->param, SLUICE_ROLE_DESTINATION));
+        status = i % 64 == 0 ? stopped(rank) : SLUICE_OK;
+    }
+    return status;
+}
+
+static sluice_status verify(const struct rank *rank, uint64_t version)
+{
+    const struct run_content *content = &rank->job->content;
+    struct run_difference difference;
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; i < content->plan->task_count && status == SLUICE_OK; i++) {
+        const struct sluice_task *task = &content->plan->tasks[i];
+        if (task->destination != rank->number)
+            continue;
+        if (!run_content_verify(content, task, version,
+                                run_buffer(&rank->buffers, task->param, SLUICE_ROLE_DESTINATION), &difference))
+            return sl_fail(SLUICE_CORRUPT, "run",
+                           "rank %u: refit %llu: task %llu from rank %u: parameter %u '%.200s': byte %llu of the "
+                           "destination is 0x%02x, it should be 0x%02x",
+                           rank->number, (unsigned long long)version, (unsigned long long)task->id, task->source,
+                           task->param, sl_param_name(content->plan, task->param),
+                           (unsigned long long)difference.offset, difference.have, difference.want);
+        rank->seat->verified_bytes += sl_task_bytes(task);
+        status = i % 64 == 0 ? stopped(rank) : SLUICE_OK;
+    }
+    return status;
+}
+
+/* --- one refit --- */
+
+static void publish(const struct rank *rank, const sluice_transfer *transfer, _Bool last)
+{
+    struct sluice_progress progress = {.size = sizeof progress};
+    struct sluice_stage_times *sum = &rank->seat->stages;
+    if (sluice_transfer_progress(transfer, &progress) != SLUICE_OK)
+        return;
+    atomic_store(&rank->seat->bytes_total, progress.bytes_total);
+    atomic_store(&rank->seat->bytes_done, progress.bytes_done);
+    if (!last)
+        return;
+    sum->gate_ns += progress.stages.gate_ns;
+    sum->grant_ns += progress.stages.grant_ns;
+    sum->pack_ns += progress.stages.pack_ns;
+    sum->group_ns += progress.stages.group_ns;
+    sum->unpack_ns += progress.stages.unpack_ns;
+    sum->local_ns += progress.stages.local_ns;
+    sum->commit_ns += progress.stages.commit_ns;
+}
+
+static void on_transfer(const struct sluice_event *event, void *user)
+{
+    if (event->kind == SLUICE_EVENT_RELEASED)
+        atomic_store((atomic_bool *)user, 1);
+}
+
+/*
+ * Until the transfer has released its buffers; its end is in *ret_end_ns. TIMEOUT can be the end of a slice or of
+ * the transfer; `released` tells.
+ */
+static sluice_status wait_for(const struct rank *rank, sluice_transfer *transfer, const atomic_bool *released,
+                              uint64_t *ret_end_ns)
+{
+    struct sluice_error error;
+    _Bool cancelled = 0;
+    sluice_status status;
+    while ((status = sluice_transfer_wait(transfer, SLICE)) == SLUICE_TIMEOUT && !atomic_load(released)) {
+        publish(rank, transfer, 0);
+        if (!cancelled && run_board_stopped(rank->job->board) != RUN_GO) {
+            sluice_transfer_cancel(transfer);
+            cancelled = 1;
+        }
+    }
+    *ret_end_ns = sl_now(sl_clock_system());
+    publish(rank, transfer, 1);
+    if (status == SLUICE_OK)
+        return stopped(rank);
+    if (run_board_stopped(rank->job->board) == RUN_INTERRUPTED)
+        return stopped(rank);
+    sluice_transfer_error(transfer, &error);
+    return error.status != SLUICE_OK ? sl_fail_copy(&error) : status;
+}
+
+static sluice_status refit(struct rank *rank, uint32_t number)
+{
+    const struct run_options *opt = rank->job->options;
+    struct run_time *time = &rank->job->board->times[(size_t)rank->number * opt->repeat + number];
+    struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
+    sluice_transfer *transfer = NULL;
+    uint64_t version = number + UINT64_C(1);
+    atomic_bool released = 0;
+    options.on_event = on_transfer;
+    options.user = &released;
+    options.landing = opt->landing;
+    options.version = version;
+    options.gate_timeout_ns = opt->gate_timeout_ns;
+    options.timeout_ns = opt->timeout_ns;
+    options.pace_bytes_per_second = opt->pace;
+    options.allow_torn = opt->allow_torn;
+    sluice_status status = prepare(rank, version);
+    if (status != SLUICE_OK)
+        return status;
+    atomic_store(&rank->seat->bytes_done, 0);
+    atomic_store(&rank->seat->refit, number + 1);
+    time->begin_ns = sl_now(sl_clock_system());
+    status = sluice_submit(rank->plan, &options, &transfer);
+    if (status != SLUICE_OK)
+        return status;
+    status = wait_for(rank, transfer, &released, &time->end_ns);
+    sluice_transfer_destroy(transfer);
+    if (status == SLUICE_OK)
+        status = verify(rank, version);
+    if (status == SLUICE_OK)
+        atomic_store(&rank->seat->done, number + 1);
+    return status;
+}
+
+/* --- the whole --- */
+
+static sluice_status keep_trace(const struct rank *rank)
+{
+    size_t count = 0;
+    if (rank->runtime == NULL || !rank->runtime->options.trace)
+        return SLUICE_OK;
+    const struct sl_trace_record *records = sl_runtime_trace(rank->runtime, &count);
+    rank->seat->trace_dropped = atomic_load(&rank->runtime->trace.dropped);
+    if (!rank->job->launched)
+        return run_trace_alone(rank->job, rank->number, records, count);
+    const uint8_t *bytes = (const uint8_t *)records;
+    for (size_t left = count * sizeof *records; left > 0;) {
+        ssize_t put = write(rank->job->trace_fds[rank->number], bytes, left);
+        if (put <= 0)
+            return sl_fail(SLUICE_IO, "run", "rank %u: no memory for its trace", rank->number);
+        bytes += put;
+        left -= (size_t)put;
+    }
+    rank->seat->trace_count = count;
+    return SLUICE_OK;
+}
+
+static sluice_status work(struct rank *rank)
+{
+    sluice_status status = open_plan(rank);
+    if (status == SLUICE_OK)
+        status = run_buffers_open(&rank->plan->store, rank->number, &rank->buffers);
+    if (status == SLUICE_OK)
+        status = open_runtime(rank);
+    if (status == SLUICE_OK && sluice_runtime_world(rank->runtime) != rank->plan->store.world)
+        status = sl_fail(SLUICE_CONFIG, "run", "the launcher started %u ranks but the plan is for %u",
+                         sluice_runtime_world(rank->runtime), rank->plan->store.world);
+    if (status == SLUICE_OK)
+        status = bind(rank);
+    if (status == SLUICE_OK)
+        status = seal(rank);
+    for (uint32_t i = 0; i < rank->job->options->repeat && status == SLUICE_OK; i++)
+        status = refit(rank, i);
+    return status == SLUICE_OK ? keep_trace(rank) : status;
+}
+
+int run_rank(struct run_job *job, uint32_t number)
+{
+    struct rank rank = {.job = job,
+                        .number = number,
+                        .seat = &job->board->seats[number],
+                        .place = {.board = job->board, .rank = number}};
+    sluice_status status = work(&rank);
+    if (status != SLUICE_OK) {
+        sl_error_take(&rank.seat->error);
+        rank.seat->failed_ns = sl_now(sl_clock_system());
+    }
+    sluice_plan_destroy(rank.plan);
+    sluice_runtime_close_wait(rank.runtime);
+    run_buffers_close(&rank.buffers);
+    atomic_store(&rank.seat->ended, 1);
+    return status == SLUICE_OK ? TOOL_OK : tool_exit_of(status);
+}
