@@ -182,6 +182,7 @@ static void say_who_we_are(struct sl_control *control, struct sl_wire *wire, uin
     sl_put_u16(w, (uint16_t)port);
     sl_put_u64(w, control->deadline > now ? control->deadline - now : 0);
     sl_put_u8(w, config->failure != NULL);
+    sl_put_text(w, config->identity.job, sizeof(config->identity.job) - 1);
     sl_put_text(w, config->device == NULL ? "" : config->device, SL_DEVICE_MAX - 1);
     if (config->failure != NULL)
         sl_put_error(w, config->failure);

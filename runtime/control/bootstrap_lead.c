@@ -14,6 +14,7 @@ struct claim {
     uint32_t protocol, version, rank, world, port;
     uint64_t left_ns; /* until this rank's own deadline */
     _Bool failed;
+    char job[128];
     char device[SL_DEVICE_MAX];
     struct sluice_error failure;
 };
@@ -30,6 +31,7 @@ static _Bool read_claim(const uint8_t *payload, size_t bytes, struct claim *ret)
     ret->failed = sl_get_u8(&r) != 0;
     if (ret->protocol != SL_PROTOCOL)
         return !r.failed; /* the rest may be laid out otherwise */
+    sl_get_text(&r, ret->job, sizeof(ret->job));
     sl_get_text(&r, ret->device, sizeof(ret->device));
     if (ret->failed)
         sl_get_error(&r, &ret->failure);
@@ -145,6 +147,10 @@ static void on_guest(void *context, struct sl_wire *wire, const char *address, c
     }
     if (control->phase != SL_CONTROL_JOINING) {
         refuse(control, wire, address, "the job is already running");
+        return;
+    }
+    if (claim.protocol == SL_PROTOCOL && strcmp(claim.job, control->config.identity.job) != 0) {
+        refuse(control, wire, address, "it belongs to another job of the launcher; choose another SLUICE_PORT for it");
         return;
     }
     struct sluice_error error;

@@ -24,6 +24,7 @@ struct sl_identity {
     const char *source;   /* "options", "torchrun", "Open MPI", "PMI", "Slurm", "one rank" */
     /* local_world 0: how many ranks share the host is not known; it is never guessed. */
     const char *local_missing;   /* NULL: local_rank is known; else the variable or option that would say it */
+    char job[128];               /* the launcher's name of this job, so that two jobs on one port never mix; "": none */
     char runtime_directory[256]; /* XDG_RUNTIME_DIR; "": /run/user/UID or /tmp/sluice-UID, for the default token */
 };
 /* CONFIG naming the variable and its value. Opens nothing. docs/concepts.md has the rule. */

@@ -126,6 +126,8 @@ const struct sl_wire_handlers sl_peer_handlers = {.on_frame = on_frame, .on_end 
 
 void sl_heartbeat_start(struct sl_control *control)
 {
+    if (control->beat_ns < SLUICE_MILLISECOND) /* it comes from rank 0: no value may make us spin */
+        control->beat_ns = SLUICE_MILLISECOND;
     control->beat_at = control->beat_ns == UINT64_MAX ? UINT64_MAX : sl_now(control->config.clock);
 }
 

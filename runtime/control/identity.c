@@ -148,6 +148,26 @@ static sluice_status read_local(struct search *s)
     return status == SLUICE_OK ? check_local(l->local_rank, l->local_world, s->id) : status;
 }
 
+/* --- the job --- */
+
+/* Equal on all ranks of one launch, another on the next. */
+static void read_job(struct search *s)
+{
+    const char *first = NULL;
+    const char *second = NULL;
+    if (s->launcher == &torchrun) {
+        first = variable(s, "TORCHELASTIC_RUN_ID");
+    } else if (s->launcher == &slurm) {
+        first = variable(s, "SLURM_JOB_ID");
+        second = variable(s, "SLURM_STEP_ID");
+    } else if (s->launcher == &open_mpi) {
+        first = variable(s, "PMIX_NAMESPACE");
+    }
+    if (first != NULL)
+        (void)snprintf(s->id->job, sizeof(s->id->job), "%s%s%s", first, second == NULL ? "" : ".",
+                       second == NULL ? "" : second);
+}
+
 /* --- sources, in order --- */
 
 static sluice_status from_options(struct search *s)
@@ -180,6 +200,7 @@ static sluice_status from_launcher(struct search *s)
         return SLUICE_OK;
     }
     s->id->source = s->launcher->name;
+    read_job(s);
     return read_local(s);
 }
 

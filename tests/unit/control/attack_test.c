@@ -337,7 +337,8 @@ static void send_join(int fd, uint32_t rank, uint32_t world)
     sl_put_u16(&w, 1);
     sl_put_u64(&w, LONG);
     sl_put_u8(&w, 0);
-    sl_put_text(&w, "", 1);
+    sl_put_text(&w, "", 1); /* job */
+    sl_put_text(&w, "", 1); /* device */
     send_frame(fd, SL_FRAME_JOIN, w.data, w.bytes);
     sl_writer_drop(&w);
 }

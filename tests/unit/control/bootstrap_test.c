@@ -155,6 +155,18 @@ Test(bootstrap, fails_on_all_ranks_when_the_worlds_differ)
     test_ranks_end(ranks);
 }
 
+Test(bootstrap, keeps_a_rank_of_another_launch_out_of_the_job)
+{
+    struct test_ranks *ranks = test_ranks_new(2, SHORT);
+    strcpy(ranks->rank[0].config.identity.job, "job 17");
+    strcpy(ranks->rank[1].config.identity.job, "job 18");
+    test_ranks_open(ranks, 3);
+    says(&ranks->rank[0], SLUICE_TIMEOUT, "missing: 1");
+    says(&ranks->rank[1], SLUICE_STATE, "another job");
+    cr_assert(test_log_has(&ranks->log, "refused 127.0.0.1:"));
+    test_ranks_end(ranks);
+}
+
 /* --- ports and addresses --- */
 
 static int listen_on(uint32_t port)

@@ -228,6 +228,28 @@ Test(identity, fills_address_port_and_token_from_the_environment_beside_options)
     cr_assert_str_eq(id.local_missing, "option local_world");
 }
 
+Test(identity, names_the_launch_so_that_two_on_one_port_do_not_mix)
+{
+    static const char *const torchrun[] = {
+        "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=7", "TORCHELASTIC_RUN_ID=abc", NULL};
+    static const char *const slurm[] = {"SLURM_PROCID=0",
+                                        "SLURM_NTASKS=2",
+                                        "MASTER_ADDR=a",
+                                        "MASTER_PORT=7",
+                                        "SLURM_JOB_ID=17",
+                                        "SLURM_STEP_ID=3",
+                                        NULL};
+    static const char *const mpi[] = {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "MASTER_ADDR=a",
+                                      "MASTER_PORT=7",          "PMIX_NAMESPACE=x1",      NULL};
+    struct sl_identity id;
+    cr_assert_eq(find(torchrun, &id), SLUICE_OK);
+    cr_assert_str_eq(id.job, "abc");
+    cr_assert_eq(find(slurm, &id), SLUICE_OK);
+    cr_assert_str_eq(id.job, "17.3");
+    cr_assert_eq(find(mpi, &id), SLUICE_OK);
+    cr_assert_str_eq(id.job, "x1");
+}
+
 static void refused(struct sluice_runtime_options options, const char *part)
 {
     static const char *const none[] = {NULL};
