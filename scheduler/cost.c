@@ -14,10 +14,12 @@ struct share {
     uint64_t send_bytes, recv_bytes, pack_bytes, unpack_bytes, local_bytes;
 };
 
-/* Where one rank is. `queue` and `done` are indexed by window modulo slots. */
+/* Where one rank is. Arrays are indexed by window modulo slots. */
 struct rank_time {
     double group_end, local_end;
+    double reached; /* all windows that must be done before the one at hand are done */
     double queue[8], done[8];
+    uint32_t window[8]; /* whose `done` that is */
 };
 
 struct model {
@@ -164,11 +166,20 @@ static void emit(const struct model *m, const struct share *share, uint32_t node
         m->span(m->context, &(struct sl_cost_span){share->rank, share->window, node, begin, end});
 }
 
+/* A window may begin when every window up to `slots` before it is done. */
+static void reach(const struct model *m, struct rank_time *rank, uint32_t window)
+{
+    for (uint32_t slot = 0; slot < m->cuts->rule.slots; slot++)
+        if ((uint64_t)rank->window[slot] + m->cuts->rule.slots <= window)
+            rank->reached = larger(rank->reached, rank->done[slot]);
+}
+
 static double pack_share(struct model *m, const struct share *share)
 {
     struct rank_time *rank = &m->ranks[share->rank];
     uint32_t slot = share->window % m->cuts->rule.slots;
-    double begin = larger(rank->queue[slot], rank->done[slot]);
+    reach(m, rank, share->window);
+    double begin = larger(rank->queue[slot], rank->reached);
     double end = begin + (double)share->pack_bytes / m->options->pack_rate;
     emit(m, share, SL_COST_PACK, begin, end);
     m->cost.pack_seconds += end - begin;
@@ -178,7 +189,7 @@ static double pack_share(struct model *m, const struct share *share)
 static double copy_local(struct model *m, const struct share *share)
 {
     struct rank_time *rank = &m->ranks[share->rank];
-    double begin = larger(rank->local_end, rank->done[share->window % m->cuts->rule.slots]);
+    double begin = larger(rank->local_end, rank->reached);
     double end = begin + (double)share->local_bytes / m->options->pack_rate;
     if (share->local_bytes == 0)
         return begin;
@@ -210,7 +221,8 @@ static void finish_share(struct model *m, const struct share *share)
     m->cost.unpack_seconds += unpacked - end;
     double copied = copy_local(m, share);
     rank->queue[slot] = unpacked;
-    rank->done[slot] = larger(rank->done[slot], larger(unpacked, copied));
+    rank->done[slot] = larger(unpacked, copied);
+    rank->window[slot] = share->window;
     m->window_end[share->window] = larger(m->window_end[share->window], rank->done[slot]);
     m->cost.makespan = larger(m->cost.makespan, rank->done[slot]);
 }

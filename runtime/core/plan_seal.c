@@ -10,6 +10,7 @@
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/seal_nccl.h"
 #include "runtime/core/sealed.h"
+#include "scheduler/cuts.h"
 
 static sluice_status fill_options(const struct sluice_runtime *runtime, const struct sluice_seal_options *given,
                                   struct sluice_seal_options *ret)
@@ -23,6 +24,7 @@ static sluice_status fill_options(const struct sluice_runtime *runtime, const st
         ret->window_bytes = values[SL_SET_WINDOW_BYTES].number;
     if (ret->direct_min == 0)
         ret->direct_min = values[SL_SET_DIRECT_MIN].number;
+    ret->direct_min = sl_direct_min((enum sluice_policy)ret->policy, ret->direct_min);
     if (ret->slots == 0)
         ret->slots = (uint32_t)values[SL_SET_SLOTS].number;
     if (ret->slots < 2 || ret->slots > SL_SLOTS_MAX)

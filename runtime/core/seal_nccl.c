@@ -82,9 +82,11 @@ sluice_status sl_seal_nccl_terms(const struct sluice_backend_info *info, const s
         return SLUICE_OK;
     struct sl_nccl_config config = config_of(info, half->world);
     _Bool any_cut = sl_nccl_order_kept(info->version);
+    _Bool ours = terms->policy == SLUICE_POLICY_BALANCED || terms->policy == SLUICE_POLICY_ORDERED;
     terms->backend_version = info->version;
-    terms->items_max = any_cut ? SL_NCCL_ITEMS_MAX : sl_nccl_items_max(&config);
-    terms->want_packed = terms->direct_min > 0 && !any_cut;
+    /* The other policies are for comparison: they send what they say, one task a message. */
+    terms->items_max = !ours ? 0 : any_cut ? SL_NCCL_ITEMS_MAX : sl_nccl_items_max(&config);
+    terms->want_packed = ours && terms->direct_min > 0 && !any_cut;
     if (terms->policy != SLUICE_POLICY_SINGLE || terms->force)
         return SLUICE_OK;
     return check_single(&config, half, terms->direct_min, mem);

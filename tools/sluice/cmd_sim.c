@@ -8,6 +8,7 @@
 #include "groups.h"
 #include "runtime/base/json.h"
 #include "runtime/base/parse.h"
+#include "runtime/core/simulation.h"
 #include "scheduler/cost.h"
 #include "timeline.h"
 
@@ -147,7 +148,30 @@ static double ratio_of(const struct sl_cost *cost)
     return cost->bound > 0 ? cost->makespan / cost->bound : 1;
 }
 
-static void put_cost(struct sl_json_writer *w, enum sluice_policy policy, const struct sl_cost *cost)
+/* The engine itself is run beside the model where that is quick. */
+enum { ENGINE_RANKS_MAX = 8, ENGINE_TASKS_MAX = 20000 };
+
+static _Bool wants_engine(const struct sl_plan *plan, const struct sim_options *opt)
+{
+    return plan->world <= ENGINE_RANKS_MAX && plan->task_count <= ENGINE_TASKS_MAX && !opt->cost.lockstep;
+}
+
+static sluice_status run_engine(const struct sl_plan *plan, const struct sim_options *opt, struct sl_simulation *ret)
+{
+    struct sl_simulation_options run = {
+        .world = {opt->cost.link, opt->cost.pack_rate, opt->cost.group_overhead, 0, &opt->nccl},
+        .seal = SLUICE_SEAL_OPTIONS_INIT,
+    };
+    run.seal.policy = opt->cuts.policy;
+    run.seal.window_bytes = opt->cuts.window_bytes;
+    run.seal.direct_min = opt->cuts.direct_min;
+    run.seal.slots = opt->cuts.slots;
+    run.seal.force = 1; /* what hangs is the result */
+    return sl_simulate(plan, &run, sl_mem_default(), ret);
+}
+
+static void put_cost(struct sl_json_writer *w, enum sluice_policy policy, const struct sl_cost *cost,
+                     const struct sl_simulation *engine)
 {
     const struct {
         const char *key;
@@ -190,6 +214,17 @@ static void put_cost(struct sl_json_writer *w, enum sluice_policy policy, const 
     for (int i = 0; i < SL_COST_MARKS; i++)
         sl_json_put_double(w, cost->param_marks[i]);
     sl_json_list_end(w);
+    if (engine != NULL) {
+        sl_json_key(w, "engine");
+        sl_json_object(w);
+        sl_json_key(w, "status");
+        sl_json_put_text(w, sluice_status_name(engine->status));
+        sl_json_key(w, "makespan_seconds");
+        sl_json_put_double(w, engine->makespan);
+        sl_json_key(w, "trace");
+        sl_json_put_u64(w, engine->trace);
+        sl_json_object_end(w);
+    }
     sl_json_object_end(w);
 }
 
@@ -211,18 +246,33 @@ static void print_cost(enum sluice_policy policy, const struct sl_cost *cost)
                i + 1 < SL_COST_MARKS ? ", " : "\n");
 }
 
+static void print_engine(const struct sl_simulation *engine)
+{
+    if (engine->status == SLUICE_OK)
+        printf("engine          %.4f s in virtual time, trace %016llx\n", engine->makespan,
+               (unsigned long long)engine->trace);
+    else
+        printf("engine          %s: %s\n", sluice_status_words(engine->status), engine->error.text);
+}
+
 static int simulate_one(const struct sl_plan *plan, const struct sim_options *opt)
 {
     struct sl_cost cost;
+    struct sl_simulation engine;
+    _Bool with_engine = wants_engine(plan, opt);
     if (simulate(plan, opt, opt->cuts.policy, opt->timeline, &cost) != SLUICE_OK)
+        return tool_fail();
+    if (with_engine && run_engine(plan, opt, &engine) != SLUICE_OK)
         return tool_fail();
     if (!opt->json) {
         print_cost(opt->cuts.policy, &cost);
+        if (with_engine)
+            print_engine(&engine);
         return tool_finish(TOOL_OK);
     }
     struct sl_json_writer w;
     sl_json_begin(&w, stdout, 0);
-    put_cost(&w, opt->cuts.policy, &cost);
+    put_cost(&w, opt->cuts.policy, &cost, with_engine ? &engine : NULL);
     SL_IGNORE(sl_json_end(&w)); /* tool_finish reports a failed stdout */
     return tool_finish(TOOL_OK);
 }
@@ -248,7 +298,7 @@ static int compare_one(const struct tool_input *input, const struct sim_options 
         sl_json_key(w, "policies");
         sl_json_list(w);
         for (uint32_t p = 0; p <= SLUICE_POLICY_SINGLE; p++)
-            put_cost(w, (enum sluice_policy)p, &costs[p]);
+            put_cost(w, (enum sluice_policy)p, &costs[p], NULL);
         sl_json_list_end(w);
         sl_json_object_end(w);
         return TOOL_OK;
