@@ -186,6 +186,7 @@ struct sluice_backend_ops {
     /* Begins a communicator; never blocks: poll advances it and delivers a completion with `cookie` at the end. */
     sluice_status (*group_open)(struct sluice_device *device, const struct sluice_group_config *config, uint64_t cookie,
                                 struct sluice_group **ret);
+    /* Its operations, and the unpack sets behind them, have completed; or it was aborted. */
     void (*group_close)(struct sluice_group *group);
 
     /* OK: accepted, completes once. AGAIN: nothing taken, retry after poll. Else: refused. Never blocks. */

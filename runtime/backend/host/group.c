@@ -1,8 +1,9 @@
 /*
  * group.c: communicators: their life, their turns, their end.
  *
- * - A communicator is freed when its handle is closed and no landing or lease points into it any more. Closing shuts
- *   the sockets down at once, so peers notice then and not when the memory goes.
+ * - A communicator is freed when its handle is closed and no landing or lease points into it any more. Peers see the
+ *   closing at once: by a flag, and after an abort by the end of the sockets. After a good end the sockets stay open as
+ *   long as a peer may read our memory, because only they tell that it died.
  * - Abort only sets flags and rings bells: whoever sleeps looks at the flags when it wakes, and no sleep is longer than
  *   a slice. That is why it may come from any thread, in any state, and twice.
  */
@@ -158,14 +159,26 @@ static void unlist(struct sluice_group *group)
     *at = group->next;
 }
 
+/* Our queues are through with the communicator: its peers need not wait for what we have not unpacked. */
+static void tell_closed(struct sluice_group *group)
+{
+    atomic_store(&sl_host_page(&group->page)->closed, 1);
+    for (uint32_t i = 0; i < group->world; i++)
+        if (group->links[i] != NULL && group->links[i]->page.base != NULL)
+            sl_bell_ring(&sl_host_page(&group->links[i]->page)->bell);
+}
+
 void sl_host_group_close(struct sluice_group *group)
 {
     if (group == NULL)
         return;
+    bool finished = !atomic_load(&group->aborted) && atomic_load(&group->state) == SL_HOST_OPEN;
+    atomic_store(&group->finished, finished);
     SL_IGNORE(sl_host_group_abort(group) != SLUICE_OK);
     pthread_join(group->thread, NULL);
     unlist(group);
-    for (uint32_t i = 0; i < group->world; i++)
+    tell_closed(group);
+    for (uint32_t i = 0; i < group->world && !finished; i++)
         if (group->links[i] != NULL && group->links[i]->fd >= 0)
             shutdown(group->links[i]->fd, SHUT_RDWR);
     sl_host_group_release(group);

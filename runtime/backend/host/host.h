@@ -64,7 +64,8 @@ struct sl_host_segment {
 /* One per rank and communicator; its owner sleeps on the bell. */
 struct sl_host_page {
     struct sl_bell bell;
-    _Atomic uint32_t down; /* the owner runs no more groups: minus the status */
+    _Atomic uint32_t down;   /* the owner runs no more groups: minus the status */
+    _Atomic uint32_t closed; /* 1: the owner reads nothing of its peers any more */
 };
 
 enum sl_host_how { SL_HOST_SHARED = 1, SL_HOST_BOUNCED = 2 };
@@ -163,6 +164,7 @@ struct sluice_group {
 
     struct sl_host_memory page; /* our struct sl_host_page */
     _Atomic bool aborted;
+    _Atomic bool finished;        /* closed without an abort before: what peers have not read yet stays theirs */
     uint64_t tickets;             /* scheduler: group operations accepted */
     _Atomic uint64_t serving;     /* the ticket whose turn it is */
     struct sluice_error failure;  /* turn: why no further group can run; status OK while none */

@@ -2,9 +2,11 @@
  * lease.c: packed data is copied twice in all, because an unpack set reads it where the sender packed it.
  *
  * - A landing says that a received message lies in the sender's memory. It is released when the unpack set behind the
- *   group has run, or, when there was none, before the queue's next group or when the queue closes.
+ *   group has run, or, when there was none, before the queue's next group or pack set, or when the queue or the
+ *   communicator closes.
  * - A lease is the sender's side of it: the next pack set of the queue waits until all are released, because slots
- *   belong to queues. A peer whose socket is at its end reads nothing any more. A peer that merely failed still may.
+ *   belong to queues. A peer that closed or whose socket is at its end reads nothing any more. A peer that merely
+ *   failed still may.
  * - Landings and leases hold their communicator, so the links in them stay valid after it was closed.
  */
 #include <poll.h>
@@ -48,6 +50,8 @@ void sl_host_lease_add(struct sluice_queue *queue, struct sl_host_link *link, ui
 
 static bool lease_ended(const struct sl_host_lease *lease)
 {
+    if (atomic_load(&sl_host_page(&lease->link->page)->closed))
+        return true;
     /* A later message with the same lease means that this one was released long ago. */
     return atomic_load(&lease->link->sending.lane->leases[lease->index]) > lease->sequence;
 }
@@ -72,7 +76,8 @@ static sluice_status wait_one(struct sluice_queue *queue, const struct sl_host_l
         uint32_t seen = sl_bell_look(bell);
         if (lease_ended(lease) || sl_host_link_lost(lease->link))
             return SLUICE_OK;
-        if (atomic_load(&group->aborted) || atomic_load(&queue->stop))
+        bool aborted = atomic_load(&group->aborted) && !atomic_load(&group->finished);
+        if (aborted || atomic_load(&queue->stop))
             return sl_fail(SLUICE_ABORTED, SL_HOST_WHERE,
                            "rank %u still reads the memory that this pack set would write, and the communicator was "
                            "aborted",

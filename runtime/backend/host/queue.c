@@ -45,8 +45,11 @@ static sluice_status run_copy(struct sluice_queue *queue, struct sl_host_op *slo
 {
     enum sluice_copy_kind kind = sl_host_set_kind(slot->op.set);
     sluice_status status = SLUICE_OK;
-    if (kind == SLUICE_COPY_PACK)
+    if (kind == SLUICE_COPY_PACK) {
+        /* A window begins: what the last one did not unpack never will be, and two ranks must not wait for each other. */
+        sl_host_landings_release(queue);
         status = sl_host_leases_wait(queue);
+    }
     if (queue->device->config.trace)
         slot->completion.begin_ns = sl_host_now(queue->device);
     if (status == SLUICE_OK)

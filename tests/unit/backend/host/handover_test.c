@@ -128,6 +128,52 @@ Test(host_handover, closing_the_communicator_lets_the_sender_go)
     close_pair(&pair);
 }
 
+Test(host_handover, pack_waits_for_the_receiver_even_when_the_sender_closed_the_communicator)
+{
+    struct pair pair;
+    open_pair(&pair);
+    rig_pattern(pair.send, BYTES, 1);
+    rig_group(&pair.rig.rank[0], 0, &pair.out, 1, 1);
+    rig_group(&pair.rig.rank[1], 0, &pair.in, 1, 1);
+    rig_wait(&pair.rig.rank[0], 1);
+    rig_wait(&pair.rig.rank[1], 1);
+    pair.rig.ops->group_close(pair.rig.rank[0].group);
+    pair.rig.rank[0].group = NULL;
+    rig_pattern(pair.source, BYTES, 2);
+    rig_copy(&pair.rig.rank[0], 0, pair.pack, 2);
+    rig_fence(&pair.rig.rank[0], 1, 3);
+    rig_wait(&pair.rig.rank[0], 3);
+    cr_assert_not(rig_ended(&pair.rig.rank[0], 2), "packed over what the peer had not read");
+    rig_copy(&pair.rig.rank[1], 0, pair.unpack, 2);
+    rig_wait(&pair.rig.rank[1], 2);
+    rig_wait(&pair.rig.rank[0], 2);
+    cr_assert_eq(rig_compare(pair.target, BYTES, 1), BYTES);
+    close_pair(&pair);
+}
+
+Test(host_handover, two_ranks_that_never_unpacked_do_not_wait_for_each_other_in_their_next_pack)
+{
+    struct pair pair;
+    open_pair(&pair);
+    struct rig_rank *ranks = pair.rig.rank;
+    uint8_t *send = rig_memory(&ranks[1], SLUICE_MEMORY_SEND, BYTES);
+    uint8_t *recv = rig_memory(&ranks[0], SLUICE_MEMORY_RECV, BYTES);
+    const struct sluice_message at_0[] = {pair.out, message_of(recv, BYTES, 1, 1, 1)};
+    const struct sluice_message at_1[] = {message_of(send, BYTES, 0, 0, 1), pair.in};
+    struct sluice_copy piece = rig_piece(pair.target, send, BYTES, 0);
+    struct sluice_set *pack = rig_set(&ranks[1], SLUICE_COPY_PACK, &piece, 1);
+    rig_group(&ranks[0], 0, at_0, 2, 1);
+    rig_group(&ranks[1], 0, at_1, 2, 1);
+    rig_wait(&ranks[0], 1);
+    rig_wait(&ranks[1], 1);
+    rig_copy(&ranks[0], 0, pair.pack, 2);
+    rig_copy(&ranks[1], 0, pack, 2);
+    rig_wait(&ranks[0], 2);
+    rig_wait(&ranks[1], 2);
+    pair.rig.ops->set_close(pack);
+    close_pair(&pair);
+}
+
 Test(host_handover, abort_ends_a_pack_that_waits_for_its_receiver)
 {
     struct pair pair;
