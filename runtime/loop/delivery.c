@@ -30,8 +30,12 @@ static void *callback_thread(void *context)
 {
     struct sl_delivery *delivery = context;
     struct pollfd wait = {.fd = delivery->box.fd, .events = POLLIN};
-    while (!atomic_load_explicit(&delivery->stop, memory_order_acquire)) {
-        if (sl_delivery_drain(delivery) == 0)
+    for (;;) {
+        uint32_t delivered = sl_delivery_drain(delivery);
+        /* After the drain, which may have cleared the wake-up that came with the request to stop. */
+        if (atomic_load_explicit(&delivery->stop, memory_order_acquire))
+            break;
+        if (delivered == 0)
             SL_IGNORE(poll(&wait, 1, -1));
     }
     return NULL;

@@ -344,3 +344,55 @@ Test(world, with_ranks_that_have_nothing_to_do_completes_on_all)
 {
     many_run(&many, 4, idle_rank);
 }
+
+/* Rank 1 leaves while rank 0 waits for it. */
+static void left_alone(struct many_rank *rank)
+{
+    struct sluice_seal_options seal = small_windows();
+    sluice_transfer *transfer = NULL;
+    many_plan(rank, 1, PARAMS, BYTES);
+    many_fill(rank, 1);
+    many_seal(rank, &seal);
+    many_meet(rank);
+    if (rank->rank == 0) {
+        struct sluice_transfer_options options = many_options(rank);
+        cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+        cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_PEER_LOST, "%s", sluice_last_error()->text);
+        cr_expect_not_null(strstr(sluice_last_error()->text, "rank 1"), "%s", sluice_last_error()->text);
+        cr_expect_eq(many_count(rank, SLUICE_EVENT_FAILED), 1u);
+        cr_expect_eq(many_count(rank, SLUICE_EVENT_RELEASED), 1u);
+        sluice_transfer_destroy(transfer);
+    }
+    many_drop(rank);
+}
+
+Test(world, fails_a_transfer_whose_peer_has_left)
+{
+    many_run(&many, 2, left_alone);
+}
+
+/* Rank 1 stays, but submits nothing; closing rank 0 must not wait for it for ever. */
+static void closed_alone(struct many_rank *rank)
+{
+    struct sluice_seal_options seal = small_windows();
+    sluice_transfer *transfer = NULL;
+    many_plan(rank, 1, PARAMS, BYTES);
+    many_fill(rank, 1);
+    many_seal(rank, &seal);
+    if (rank->rank == 0) {
+        struct sluice_transfer_options options = many_options(rank);
+        cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+        sluice_runtime_close(rank->runtime);
+        cr_expect_neq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
+        cr_expect_eq(many_count(rank, SLUICE_EVENT_RELEASED), 1u);
+        sluice_transfer_destroy(transfer);
+    }
+    many_meet(rank);
+    many_drop(rank);
+}
+
+Test(world, closes_in_bounded_time_though_the_peer_never_submits)
+{
+    many.options.abort_timeout_ns = 200 * SLUICE_MILLISECOND;
+    many_run(&many, 2, closed_alone);
+}
