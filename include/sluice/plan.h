@@ -118,13 +118,18 @@ SLUICE_API uint64_t sluice_plan_bytes(const sluice_plan *plan);
 /*
  * Says where this rank's buffer of a parameter is. The memory stays the caller's and must live until
  * the plan is destroyed or rebound; it may be device memory when the backend can reach it. Zero-byte
- * buffers may be NULL. Errors: INVALID, PLAN (too small for its tasks, or a destination that
- * overlaps another buffer: the text names both), STATE (sealed; use rebind).
+ * buffers may be NULL. Binding again replaces. The seal checks that every task has a buffer that is
+ * large enough and that no destination overlaps another buffer. Errors: INVALID, STATE (sealed; use
+ * rebind), NOMEM.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_bind(sluice_plan *plan, uint32_t param, enum sluice_role role,
                                                            void *memory, uint64_t bytes);
 
-/* Moves a binding of a sealed plan. No new seal. STATE while a transfer of this plan runs. */
+/*
+ * Moves a binding of a sealed plan, without a new seal; the next submit uses it. Errors: INVALID, PLAN (too
+ * small for its tasks, or overlaps another buffer), STATE (not sealed, not bound before, or a transfer of
+ * this plan runs), NOMEM.
+ */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_rebind(sluice_plan *plan, uint32_t param, enum sluice_role role,
                                                              void *memory, uint64_t bytes);
 
@@ -158,7 +163,10 @@ struct sluice_seal_options {
  * Agrees on the plan with all ranks: every rank calls it, in the same order for several plans. Ends
  * with the event SLUICE_EVENT_SEALED or SLUICE_EVENT_FAILED on the runtime's event function. After a
  * mismatch every rank has an error that names the first differing task, both sizes and both ranks,
- * and nothing was launched. Never blocks. Errors: INVALID, STATE, PLAN, NOMEM, LIMIT.
+ * and nothing was launched. What this rank can find out alone is the result of the call, without an
+ * event; the other ranks then fail at once with this rank's words. After a failure the plan is as before.
+ * Never blocks. `options` NULL: all defaults. Errors: INVALID, STATE, PLAN, NOMEM, LIMIT (31
+ * seals under way), CLOSED, POISONED, HANG (policy SINGLE).
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_seal(sluice_plan *plan, sluice_runtime *runtime,
                                                            const struct sluice_seal_options *options);

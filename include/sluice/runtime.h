@@ -21,7 +21,7 @@ struct event_base; /* libevent's */
 enum sluice_delivery {
     SLUICE_DELIVER_THREAD = 0,    /* on a callback thread of the library; the default */
     SLUICE_DELIVER_FD = 1,        /* poll sluice_runtime_fd, then call sluice_dispatch */
-    SLUICE_DELIVER_EVENT_BASE = 2 /* on the loop of `event_base`, whichever thread runs it */
+    SLUICE_DELIVER_EVENT_BASE = 2 /* on the loop of `event_base`, whichever thread runs it; open adds an event to it */
 };
 
 /*
@@ -86,9 +86,14 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_runtime_open(const struct sluic
  * then sluice_runtime_destroy may be called. Idempotent; allowed inside a callback.
  */
 SLUICE_API void sluice_runtime_close(sluice_runtime *runtime);
-/* Frees a closed runtime. Not inside a callback of this runtime. */
+/* Frees a closed runtime; waits for its threads. Handles of it may still be destroyed later. Not inside a callback of
+ * this runtime. */
 SLUICE_API void sluice_runtime_destroy(sluice_runtime *runtime);
-/* close, waits for the end (dispatching events itself where nobody else does), destroy. NULL is allowed. */
+/*
+ * close, waits for the end, destroy. It dispatches events itself with FD delivery, and with an event_base
+ * whose loop runs on no other thread: call it on the loop's thread, or while the loop runs elsewhere.
+ * Inside a callback it only starts the closing. In the child of a fork it does nothing. NULL is allowed.
+ */
 SLUICE_API void sluice_runtime_close_wait(sluice_runtime *runtime);
 
 SLUICE_API uint32_t sluice_runtime_rank(const sluice_runtime *runtime);

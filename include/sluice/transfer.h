@@ -27,8 +27,8 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_value(sluice_runtime *runt
 
 /*
  * A gate that opens when `query` returns OK; AGAIN: not yet; an error fails the transfers that wait
- * for it. Called from the scheduler thread; must not block. `drop` (may be NULL) runs when the gate
- * is freed. Modules build on this: cuda.h makes gates of streams and events.
+ * for it. Called from the scheduler thread while a run waits, every 50 microseconds; must not block or
+ * call the library. `drop` (may be NULL) runs when the gate is freed, on whatever thread. Modules build on this: cuda.h makes gates of streams and events.
  */
 typedef sluice_status (*sluice_gate_query_fn)(void *context, struct sluice_error *error);
 typedef void (*sluice_gate_drop_fn)(void *context);
@@ -38,11 +38,11 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_query(sluice_runtime *runt
 
 /* Opens a host gate. Idempotent. Any thread, callbacks too. STATE for another kind of gate. */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_open(sluice_gate *gate);
-/* Closes an open host gate again. BUSY while a transfer uses it. */
+/* Closes an open gate again, of any kind. BUSY while a transfer uses it, that is until its RELEASED event. */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_reset(sluice_gate *gate);
 /* Re-checks gates of kind value and query now instead of at the next poll. Any thread. */
 SLUICE_API void sluice_gate_poke(sluice_gate *gate);
-/* Drops the caller's reference; transfers hold their own. NULL is allowed. */
+/* Drops the caller's reference; transfers hold their own, so it may follow the submit. NULL is allowed. */
 SLUICE_API void sluice_gate_destroy(sluice_gate *gate);
 
 /* Where received bytes go first. */
@@ -88,8 +88,10 @@ struct sluice_transfer_options {
 
 /*
  * Starts one run of a sealed plan and returns at once. Every rank submits the same runs of a plan in
- * the same order. No callback runs before submit has returned. Errors: AGAIN (queue full), STATE
- * (not sealed), INVALID, NOMEM, CLOSED, POISONED, FORKED.
+ * the same order; runs of one plan follow each other. `options` NULL: all defaults. `*ret_transfer` is
+ * set before the first callback runs, and inside a callback none runs before submit has returned.
+ * Allowed inside callbacks. Errors: AGAIN (transfers_max are pending: come back after a RELEASED event),
+ * STATE (not sealed), INVALID, UNSUPPORTED (params, changed_only, verify), NOMEM, CLOSED, POISONED, FORKED.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_submit(sluice_plan *plan,
                                                         const struct sluice_transfer_options *options,
@@ -107,16 +109,21 @@ SLUICE_API void sluice_transfer_resume(sluice_transfer *transfer);
 SLUICE_API void sluice_transfer_set_pace(sluice_transfer *transfer, uint64_t bytes_per_second);
 
 /*
- * Waits for the terminal event and RELEASED, at most timeout_ns (UINT64_MAX: no limit), and returns
- * the transfer's final status. Not inside a callback. With FD delivery it dispatches events itself.
- * TIMEOUT: it still runs.
+ * Waits until RELEASED was delivered, at most timeout_ns (UINT64_MAX: no limit), and returns the
+ * transfer's final status: OK, CANCELLED, or the error that FAILED carried. With FD delivery it
+ * dispatches events itself; with an event_base it returns when the transfer is released, and its last
+ * events may still be to come on the loop. Inside a callback: STATE. TIMEOUT: it still runs.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_transfer_wait(sluice_transfer *transfer, uint64_t timeout_ns);
 
 /* The error of a failed transfer (status OK while there is none). Any thread. */
 SLUICE_API void sluice_transfer_error(const sluice_transfer *transfer, struct sluice_error *ret_error);
 
-/* Drops the caller's reference; no callback runs after it returns (inside a callback: after that one). */
+/*
+ * Drops the caller's reference; a live transfer runs on. No callback of it runs after this returns
+ * (inside a callback: after that one). On another thread it waits for the callback that is running, so
+ * hold no lock that the callback takes.
+ */
 SLUICE_API void sluice_transfer_destroy(sluice_transfer *transfer);
 
 #ifdef __cplusplus

@@ -322,3 +322,36 @@ Test(transfer, reports_progress_in_windows_parameters_and_bytes)
     sluice_transfer_destroy(transfer);
     solo_close(&solo);
 }
+
+Test(transfer, waits_for_the_plans_earlier_one_whose_shadow_it_would_overwrite)
+{
+    sluice_gate *gate = NULL;
+    char words[256];
+    solo_open(&solo, NULL);
+    solo_seal(&solo, 4, SOLO_PARAMS * SOLO_BYTES);
+    cr_assert_eq(sluice_gate_host(solo.runtime, &gate), SLUICE_OK);
+    struct sluice_transfer_options options = solo_options(&solo);
+    options.landing = SLUICE_LANDING_SHADOW;
+    options.consumer_gate = gate;
+    sluice_transfer *first = solo_submit(&solo, &options);
+    solo_await_kind(&solo, SLUICE_EVENT_STAGED);
+    memset(solo.source, 9, sizeof solo.source);
+    options.consumer_gate = NULL;
+    sluice_transfer *cancelled = solo_submit(&solo, &options);
+    sluice_transfer *last = solo_submit(&solo, &options);
+    sluice_transfer_cancel(cancelled);
+    cr_assert_eq(sluice_transfer_wait(cancelled, UINT64_MAX), SLUICE_CANCELLED);
+    cr_expect_gt(sluice_transfer_explain(last, words, sizeof words), 0u);
+    cr_expect_not_null(strstr(words, "earlier transfer"), "%s", words);
+    cr_expect_eq(atomic_load(&hand.submitted), 4u, "the first one's windows alone");
+    cr_assert_eq(sluice_gate_open(gate), SLUICE_OK);
+    cr_assert_eq(sluice_transfer_wait(first, UINT64_MAX), SLUICE_OK);
+    cr_assert_eq(sluice_transfer_wait(last, UINT64_MAX), SLUICE_OK);
+    cr_expect(solo_all(&solo.destination[0][0], sizeof solo.destination, 9));
+    cr_expect_eq(sluice_version(solo.plan), 3u);
+    sluice_gate_destroy(gate);
+    sluice_transfer_destroy(first);
+    sluice_transfer_destroy(cancelled);
+    sluice_transfer_destroy(last);
+    solo_close(&solo);
+}
