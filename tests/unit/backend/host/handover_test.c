@@ -252,6 +252,40 @@ Test(host_handover, more_staged_messages_in_a_group_than_can_be_left_in_place)
     close_pair(&pair);
 }
 
+Test(host_handover, receiver_that_runs_ahead_does_not_make_the_sender_forget_what_it_posted)
+{
+    struct pair pair;
+    open_pair(&pair);
+    /* The receiver finishes all that can be posted at once before the sender looks again; then comes the other kind. */
+    enum { COUNT = 1000, EACH = 10, POSTS = 256 };
+    static struct sluice_message out[COUNT], in[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        _Bool staged = i / POSTS % 2 == 0;
+        out[i] = message_of((staged ? pair.send : pair.source) + i * EACH, EACH, 1, 0, staged);
+        in[i] = message_of(pair.target + i * EACH, EACH, 0, 1, 0);
+    }
+    for (uint32_t round = 0; round < 20; round++) {
+        rig_pattern(pair.source, BYTES, round);
+        memcpy(pair.send, pair.source, BYTES);
+        rig_group(&pair.rig.rank[0], 0, out, COUNT, 2 * round + 1);
+        rig_group(&pair.rig.rank[1], 0, in, COUNT, 2 * round + 2);
+        rig_wait(&pair.rig.rank[0], 2 * round + 1);
+        rig_wait(&pair.rig.rank[1], 2 * round + 2);
+        cr_assert_eq(rig_compare(pair.target, BYTES, round), BYTES, "round %u", round);
+    }
+    close_pair(&pair);
+}
+
+Test(host_handover, closing_a_queue_ends_the_group_that_it_runs)
+{
+    struct pair pair;
+    open_pair(&pair);
+    rig_group(&pair.rig.rank[1], 0, &pair.in, 1, 1);
+    rig_group(&pair.rig.rank[1], 1, &pair.in, 1, 2);
+    cr_assert_not(rig_ended(&pair.rig.rank[1], 1));
+    close_pair(&pair);
+}
+
 Test(host_handover, sizes_that_differ_are_an_error_at_both_ends_that_names_sizes_and_ranks)
 {
     for (uint32_t staged = 0; staged < 4; staged++) {
