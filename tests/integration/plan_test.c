@@ -34,9 +34,11 @@ TestSuite(plan_command, .init = setup, .fini = teardown);
 /* `sluice plan` and the words; NULL ends them. */
 static void run(const char *const *words)
 {
-    const char *arguments[16] = {SLUICE, "plan"};
-    for (size_t i = 0; words[i]; i++)
+    const char *arguments[32] = {SLUICE, "plan"};
+    for (size_t i = 0; words[i]; i++) {
+        cr_assert_lt(i + 3, 32, "room for the NULL at the end");
         arguments[i + 2] = words[i];
+    }
     result = command_run(arguments);
 }
 
