@@ -304,8 +304,9 @@ static int run_with(struct tool_args *args, const struct run_options *opt)
     struct sl_identity identity;
     struct sl_config settings;
     struct input input = {0};
-    if (sl_config_read(environment, &settings) != SLUICE_OK ||
-        sl_identity_find(&none, environment, &identity) != SLUICE_OK)
+    if (!tool_config(&settings, &args->status))
+        return args->status;
+    if (sl_identity_find(&none, environment, &identity) != SLUICE_OK)
         return tool_fail();
     int status = TOOL_USAGE;
     if (open_input(args, opt, &input)) {

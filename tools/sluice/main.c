@@ -13,6 +13,8 @@ static const struct tool_command commands[] = {
     {"check", cmd_check, "say whether the groups of a plan would hang"},
     {"sim", cmd_sim, "simulate a plan in virtual time"},
     {"run", cmd_run, "move a plan or a checkpoint between processes and verify it"},
+    {"bench", cmd_bench, "measure on this machine"},
+    {"info", cmd_info, "show versions, backends, devices and settings"},
     {"make-checkpoint", cmd_make_checkpoint, NULL},
     {NULL, NULL, NULL},
 };

@@ -160,9 +160,11 @@ static void watch(struct launch *launch)
         reap(launch, now);
         if (now >= launch->kill_at)
             kill_rest(launch);
-        run_progress_show(&launch->progress, launch->job, now);
+        if (!launch->job->quiet)
+            run_progress_show(&launch->progress, launch->job, now);
     }
-    run_progress_end(&launch->progress);
+    if (!launch->job->quiet)
+        run_progress_end(&launch->progress);
 }
 
 /* --- the outcome --- */
@@ -239,7 +241,7 @@ static int run_all(struct launch *launch)
         status = outcome(launch);
     if (status == TOOL_OK && launch->job->trace_fds != NULL && run_trace_merge(launch->job) != SLUICE_OK)
         status = tool_fail();
-    if (status == TOOL_OK)
+    if (status == TOOL_OK && !launch->job->quiet)
         run_report(launch->job, UINT32_MAX);
     return status;
 }

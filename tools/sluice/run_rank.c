@@ -220,6 +220,15 @@ static sluice_status wait_for(const struct rank *rank, sluice_transfer *transfer
     return error.status != SLUICE_OK ? sl_fail_copy(&error) : status;
 }
 
+static uint64_t scheduler_cpu(const struct rank *rank)
+{
+    struct timespec spent = {0};
+    clockid_t clock;
+    if (pthread_getcpuclockid(rank->runtime->thread, &clock) == 0)
+        SL_IGNORE(clock_gettime(clock, &spent));
+    return (uint64_t)spent.tv_sec * SLUICE_SECOND + (uint64_t)spent.tv_nsec;
+}
+
 static sluice_status refit(struct rank *rank, uint32_t number)
 {
     const struct run_options *opt = rank->job->options;
@@ -241,11 +250,13 @@ static sluice_status refit(struct rank *rank, uint32_t number)
         return status;
     atomic_store(&rank->seat->bytes_done, 0);
     atomic_store(&rank->seat->refit, number + 1);
+    uint64_t cpu = scheduler_cpu(rank);
     time->begin_ns = sl_now(sl_clock_system());
     status = sluice_submit(rank->plan, &options, &transfer);
     if (status != SLUICE_OK)
         return status;
     status = wait_for(rank, transfer, &released, &time->end_ns);
+    rank->seat->scheduler_ns += scheduler_cpu(rank) - cpu;
     sluice_transfer_destroy(transfer);
     if (status == SLUICE_OK)
         status = verify(rank, version);

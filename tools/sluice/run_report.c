@@ -127,6 +127,7 @@ static void put_rank(struct sl_json_writer *w, const struct run_board *board, ui
     sl_json_object(w);
     put(w, "rank", rank);
     put(w, "verified_bytes", seat->verified_bytes);
+    put_double(w, "scheduler_cpu_seconds", (double)seat->scheduler_ns / 1e9);
     put_stages(w, &seat->stages);
     sl_json_object_end(w);
 }

@@ -1,0 +1,17 @@
+/* bench.h: what the commands of `sluice bench` share. */
+#ifndef SL_TOOL_BENCH_H
+#define SL_TOOL_BENCH_H
+
+#include "run_job.h"
+
+/* Each gets argv[0] = its own name and returns an exit status. */
+int cmd_bench_host(int argc, char **argv);
+
+/*
+ * Two processes send `bytes` each to two others through shared memory: copied in by the source, out by the
+ * destination, in parts of `part` bytes and `slots` of them a lane, and nothing else. The seconds of one pass.
+ * SYSTEM, NOMEM.
+ */
+sluice_status bench_bare_copy(uint64_t bytes, uint64_t part, uint32_t slots, double *ret_seconds);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * sluice bench: finds the measurement and hands the rest of the line to it.
+ *
+ * Invariant: a measurement is one line of the table and one file cmd_bench_NAME.c.
+ */
+#include <string.h>
+
+#include "bench.h"
+
+static const struct tool_command benches[] = {
+    {"host", cmd_bench_host, "the host backend between processes against a bare copy loop"},
+    {NULL, NULL, NULL},
+};
+
+static int help(void)
+{
+    puts("Usage: sluice bench WHAT [OPTIONS]\n\nMeasures on this machine. What:");
+    for (const struct tool_command *bench = benches; bench->name != NULL; bench++)
+        printf("  %-8s  %s\n", bench->name, bench->help);
+    puts("\n'sluice bench WHAT --help' describes a measurement.");
+    return tool_finish(TOOL_OK);
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    if (argc < 2) {
+        tool_say("bench: no measurement given (see 'sluice bench --help')");
+        return TOOL_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0)
+        return help();
+    for (const struct tool_command *bench = benches; bench->name != NULL; bench++)
+        if (strcmp(bench->name, argv[1]) == 0)
+            return bench->run(argc - 1, argv + 1);
+    tool_say("bench: unknown measurement '%s' (see 'sluice bench --help')", argv[1]);
+    return TOOL_USAGE;
+}
