@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
+#include "runtime/core/runtime_object.h"
 
 #define OK(call) ok((call), #call)
 
@@ -68,7 +69,8 @@ static void *run_rank(void *context)
     options.user = rank;
     options.allgather = gather;
     options.allgather_user = rank;
-    OK(sluice_runtime_open(&options, &rank->runtime));
+    const struct sl_runtime_hooks hooks = {.backend = rank->many->backends[rank->rank]};
+    OK(sl_runtime_open_with(&options, &hooks, &rank->runtime));
     rank->run(rank);
     sluice_runtime_close_wait(rank->runtime);
     return NULL;

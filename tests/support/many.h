@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include "sluice/backend.h"
 #include "sluice/runtime.h"
 #include "sluice/transfer.h"
 
@@ -37,6 +38,7 @@ struct many {
     uint32_t world;
     struct sluice_runtime_options options; /* for all; world, rank and delivery of events are set by many_run */
     void *context;
+    const struct sluice_backend_ops *backends[MANY_RANKS]; /* NULL: the host backend */
     struct many_rank ranks[MANY_RANKS];
     pthread_barrier_t barrier;
     uint8_t *gathered;
