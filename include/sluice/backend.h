@@ -27,6 +27,7 @@ struct sluice_device; /* private to the backend */
 struct sluice_queue;
 struct sluice_group;
 struct sluice_set;
+struct sluice_point;
 
 enum sluice_memory {
     SLUICE_MEMORY_DEVICE = 0, /* where kernels run: GPU memory, or plain memory on the host backend */
@@ -132,7 +133,17 @@ enum sluice_op_kind {
     SLUICE_OP_GROUP = 2,  /* messages of one window, all progress together; the queue waits for all */
     SLUICE_OP_WAIT = 3,   /* later operations of this queue wait until `marker` has passed */
     SLUICE_OP_RECORD = 4, /* `marker` passes when earlier operations of this queue are done */
-    SLUICE_OP_FENCE = 5   /* completes when earlier operations of this queue are done; nothing else */
+    SLUICE_OP_FENCE = 5,  /* completes when earlier operations of this queue are done; nothing else */
+    /* Only where the table has points; like WAIT and RECORD they never have a completion. */
+    SLUICE_OP_AFTER = 6, /* later operations of this queue wait until `point`, which is set, has passed */
+    SLUICE_OP_POINT = 7  /* sets `point`: it passes when earlier operations of this queue are done */
+};
+
+/* What a point stands for when it is opened. */
+enum sluice_point_kind {
+    SLUICE_POINT_EMPTY = 0,  /* nothing yet: SLUICE_OP_POINT sets it */
+    SLUICE_POINT_STREAM = 1, /* all work that is now in a stream of the caller (cuda: cudaStream_t) */
+    SLUICE_POINT_EVENT = 2   /* an event of the caller (cuda: cudaEvent_t), which must outlive the point */
 };
 
 struct sluice_op {
@@ -145,6 +156,7 @@ struct sluice_op {
     struct sluice_set *set;                /* COPY */
     struct sluice_group *group;            /* GROUP; its opening must have completed (STATE) */
     const struct sluice_message *messages; /* GROUP: must live until completion */
+    struct sluice_point *point;            /* AFTER, POINT: must outlive the queue's operations */
 };
 
 struct sluice_completion {
@@ -201,6 +213,29 @@ struct sluice_backend_ops {
      * abort, or after a group operation that failed, later ones end with ABORTED. Any thread. Idempotent.
      */
     sluice_status (*abort)(struct sluice_group *group);
+
+    /*
+     * Optional from here on: NULL where the device has no streams that a program could share with us.
+     *
+     * A point in a program's stream of work, or in one of ours. Any thread; blocks on nothing. INVALID: a stream of
+     * another device, an event that was never recorded. STATE: the stream is being captured. DEVICE: with native code.
+     */
+    sluice_status (*point_open)(const struct sluice_backend_config *config, enum sluice_point_kind kind, void *handle,
+                                struct sluice_point **ret);
+    /* OK: it has passed. AGAIN: not yet, or not set. Else `error` says what became of the work before it. Any thread. */
+    sluice_status (*point_query)(struct sluice_point *point, struct sluice_error *error);
+    /* Makes a stream of the caller wait for the point. AGAIN: not set yet. Any thread. */
+    sluice_status (*point_wait)(struct sluice_point *point, void *stream);
+    /* Any thread; no operation uses it any more. */
+    void (*point_close)(struct sluice_point *point);
+    /* Enqueues a copy set in a stream of the caller, in whose order it runs. Any thread; the set must stay open. */
+    sluice_status (*copy_on)(struct sluice_set *set, void *stream);
+    /*
+     * For benchmarks: copies contiguous pieces by the device's own asynchronous copy call, one call a piece, waits, and
+     * gives the nanoseconds by the device's clock.
+     */
+    sluice_status (*copy_time)(struct sluice_device *device, const struct sluice_copy *pieces, size_t count,
+                               uint64_t *ret_ns);
 };
 
 #ifdef __cplusplus

@@ -64,6 +64,8 @@ struct sl_launch {
     struct sluice_transfer *transfer;
     uint32_t window;
     uint32_t step; /* enum in launch.c */
+    uint32_t lane; /* STEP_TAIL: the next queue */
+    _Bool last;    /* of its run on this rank */
 };
 
 enum sl_group_state { SL_GROUP_NONE = 0, SL_GROUP_OPENING = 1, SL_GROUP_OPEN = 2 };
@@ -88,6 +90,7 @@ struct sl_driver {
     /* the communicator of this runtime's plans */
     struct sluice_group *group;
     enum sl_group_state group_state;
+    _Atomic(void *) lent; /* a communicator of the caller, set before the first seal; NULL: ours */
     struct sluice_error group_error;
 
     struct sluice_transfer **runs; /* by the engine's index */

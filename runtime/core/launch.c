@@ -9,7 +9,18 @@
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/transfer_object.h"
 
-enum step { STEP_PACK = 0, STEP_WAIT, STEP_GROUP, STEP_RECORD, STEP_UNPACK, STEP_LOCAL, STEP_END, STEP_COMMIT };
+enum step {
+    STEP_PACK = 0,
+    STEP_WAIT,
+    STEP_GROUP,
+    STEP_RECORD,
+    STEP_UNPACK,
+    STEP_AFTER,
+    STEP_LOCAL,
+    STEP_TAIL,
+    STEP_END,
+    STEP_COMMIT
+};
 
 enum { MARKERS_MAX = 64 };
 
@@ -46,12 +57,13 @@ static void ring_push(struct sl_driver *driver, struct sl_launch launch)
 
 void sl_launch_window(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t window)
 {
-    ring_push(driver, (struct sl_launch){transfer, window, STEP_PACK});
+    _Bool last = !transfer->config.commit && window + 1 == transfer->config.windows;
+    ring_push(driver, (struct sl_launch){.transfer = transfer, .window = window, .step = STEP_PACK, .last = last});
 }
 
 void sl_launch_commit(struct sl_driver *driver, struct sluice_transfer *transfer)
 {
-    ring_push(driver, (struct sl_launch){transfer, 0, STEP_COMMIT});
+    ring_push(driver, (struct sl_launch){.transfer = transfer, .step = STEP_COMMIT, .last = 1});
 }
 
 void sl_launch_forget(struct sl_driver *driver)
@@ -95,11 +107,28 @@ static _Bool group_step(const struct sl_driver *driver, const struct sl_window_o
     return ops->message_count > 0;
 }
 
+/* Copies in a stream of the caller were enqueued by submit: here they are only awaited. */
+static _Bool local_step(const struct sluice_transfer *transfer, struct sluice_set *set, struct sluice_op *ret)
+{
+    _Bool any = copy_step(set, ret);
+    if (transfer->after != NULL)
+        *ret = (struct sluice_op){.kind = SLUICE_OP_FENCE, .notify = 1};
+    return any;
+}
+
+/* The last operations of a run: a point in every queue. */
+static _Bool tail_step(const struct sl_launch *launch, struct sluice_op *ret)
+{
+    *ret = (struct sluice_op){.kind = SLUICE_OP_POINT, .point = launch->transfer->sealed->tail[launch->lane]};
+    return launch->last && ret->point != NULL;
+}
+
 /* The operation of a step and the node that it completes (0: none); false when there is nothing to do. */
 static _Bool op_of(const struct sl_driver *driver, const struct sl_launch *launch, struct sluice_op *ret,
                    uint32_t *ret_node)
 {
-    const struct sl_window_ops *ops = launch->step == STEP_COMMIT ? NULL : ops_of(launch);
+    static const struct sl_window_ops none;
+    const struct sl_window_ops *ops = launch->step >= STEP_TAIL ? &none : ops_of(launch);
     uint32_t lane = launch->window % launch->transfer->config.slots;
     *ret_node = 0;
     switch ((enum step)launch->step) {
@@ -118,9 +147,14 @@ static _Bool op_of(const struct sl_driver *driver, const struct sl_launch *launc
     case STEP_UNPACK:
         *ret_node = SL_NODE_UNPACK;
         return copy_step(ops->unpack, ret);
+    case STEP_AFTER:
+        *ret = (struct sluice_op){.kind = SLUICE_OP_AFTER, .point = launch->transfer->after};
+        return ret->point != NULL && ops->local != NULL;
     case STEP_LOCAL:
         *ret_node = SL_NODE_LOCAL;
-        return copy_step(ops->local, ret);
+        return local_step(launch->transfer, ops->local, ret);
+    case STEP_TAIL:
+        return tail_step(launch, ret);
     case STEP_COMMIT:
         *ret_node = SL_NODE_COMMIT;
         return copy_step(launch->transfer->sealed->commit, ret);
@@ -132,7 +166,9 @@ static _Bool op_of(const struct sl_driver *driver, const struct sl_launch *launc
 
 static uint32_t lane_of(const struct sl_launch *launch)
 {
-    _Bool local = launch->step == STEP_LOCAL || launch->step == STEP_COMMIT;
+    _Bool local = launch->step == STEP_LOCAL || launch->step == STEP_AFTER || launch->step == STEP_COMMIT;
+    if (launch->step == STEP_TAIL)
+        return launch->lane;
     return local ? SL_LANE_LOCAL : launch->window % launch->transfer->config.slots;
 }
 
@@ -171,6 +207,15 @@ static void refused(struct sl_driver *driver, const struct sl_launch *launch, ui
 
 enum outcome { TOOK, WAITS, ENDS };
 
+static void next_step(struct sl_launch *launch)
+{
+    if (launch->step == STEP_TAIL && launch->last && ++launch->lane < SL_LANES)
+        return;
+    if (launch->step == STEP_TAIL && launch->last)
+        atomic_store(&launch->transfer->sealed->tail_run, launch->transfer->number + 1);
+    launch->step = launch->step == STEP_COMMIT ? (uint32_t)STEP_TAIL : launch->step + 1;
+}
+
 /* One step of the ring's head. */
 static enum outcome advance_head(struct sl_driver *driver)
 {
@@ -192,7 +237,7 @@ static enum outcome advance_head(struct sl_driver *driver)
         }
         taken(driver, launch, &op, node);
     }
-    launch->step = launch->step == STEP_COMMIT ? (uint32_t)STEP_END : launch->step + 1;
+    next_step(launch);
     return TOOK;
 }
 

@@ -209,8 +209,12 @@ static sluice_status open_group(struct sl_driver *driver, struct sl_sealed *seal
     status = peers != NULL ? SLUICE_OK : SLUICE_NOMEM;
     for (uint32_t rank = 0; rank < world && status == SLUICE_OK; rank++)
         peers[rank] = rank == driver->config.rank ? 0 : SENDS | RECEIVES;
-    struct sluice_group_config config = {
-        .size = sizeof config, .rank = driver->config.rank, .world = world, .blobs = blobs, .peers = peers};
+    struct sluice_group_config config = {.size = sizeof config,
+                                         .rank = driver->config.rank,
+                                         .world = world,
+                                         .blobs = blobs,
+                                         .peers = peers,
+                                         .lent = atomic_load(&driver->lent)};
     if (status == SLUICE_OK)
         status = driver->config.ops->group_open(driver->device, &config, SL_COOKIE_GROUP_OPEN, &driver->group);
     sl_free(mem, peers);

@@ -154,6 +154,27 @@ static sluice_status index_params(struct sl_sealed *sealed)
     return SLUICE_OK;
 }
 
+/* Only backends with streams have points. */
+static sluice_status open_tail(struct sl_sealed *sealed)
+{
+    const struct sl_driver *driver = sealed->driver;
+    sluice_status status = SLUICE_OK;
+    for (uint32_t i = 0; i < SL_LANES && status == SLUICE_OK && driver->config.ops->point_open != NULL; i++)
+        if (driver->lanes[i] != NULL)
+            status =
+                driver->config.ops->point_open(&driver->config.backend, SLUICE_POINT_EMPTY, NULL, &sealed->tail[i]);
+    return status;
+}
+
+static void close_tail(struct sl_sealed *sealed)
+{
+    for (uint32_t i = 0; i < SL_LANES; i++) {
+        if (sealed->tail[i] != NULL)
+            sealed->driver->config.ops->point_close(sealed->tail[i]);
+        sealed->tail[i] = NULL;
+    }
+}
+
 static sluice_status build_sets(struct sl_sealed *sealed)
 {
     sealed->scratch =
@@ -180,6 +201,8 @@ sluice_status sl_sealed_build(struct sl_sealed *sealed, const struct sl_seal_res
     sealed->slots = agreed->rule.slots;
     sealed->staged = agreed->staged;
     status = sl_launch_lanes(sealed->driver, sealed->slots);
+    if (status == SLUICE_OK)
+        status = open_tail(sealed);
     if (status == SLUICE_OK)
         status = take_tables(sealed);
     if (status == SLUICE_OK)
@@ -268,6 +291,7 @@ void sl_sealed_drop(struct sl_sealed *sealed)
     pthread_mutex_lock(&plan->lock);
     if (plan->sealed == sealed)
         plan->sealed = NULL;
+    close_tail(sealed);
     pthread_mutex_unlock(&plan->lock);
     sl_sealed_close_windows(sealed);
     give_memory(sealed);

@@ -65,6 +65,11 @@ struct sl_sealed {
     uint64_t last_version;        /* submitted; under the plan's lock */
     uint32_t live;                /* transfers submitted and not released; under the plan's lock */
     struct sluice_transfer *last; /* newest live one; scheduler thread */
+    uint32_t direct;              /* of the live ones, in a stream of the caller; under the plan's lock */
+
+    /* Points at the end of the newest run's work in every queue, for streams of the caller to wait for. */
+    struct sluice_point *tail[SL_LANES]; /* closed under the plan's lock; NULL: the backend has no points */
+    atomic_uint tail_run;                /* number of the run that they belong to, plus one */
 
     struct sl_half half;
     struct sl_schedule schedule;

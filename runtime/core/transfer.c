@@ -31,21 +31,30 @@ static void give_place(struct sluice_runtime *runtime)
 
 /* With a place taken and the plan's lock held. */
 static sluice_status start(struct sluice_plan *plan, struct sl_sealed *sealed,
-                           const struct sluice_transfer_options *options, struct sluice_transfer **ret)
+                           const struct sluice_transfer_options *options, void *const *stream,
+                           struct sluice_transfer **ret)
 {
     struct sluice_transfer *transfer = NULL;
-    sluice_status status = sl_transfer_prepare(plan, sealed, options, &transfer);
+    sluice_status status = stream != NULL ? sl_direct_check(sealed, options) : SLUICE_OK;
+    if (status == SLUICE_OK)
+        status = sl_transfer_prepare(plan, sealed, options, &transfer);
     if (status != SLUICE_OK)
         return status;
+    if (stream != NULL && (status = sl_direct_enqueue(transfer, *stream)) != SLUICE_OK) {
+        sl_transfer_release(transfer);
+        return status;
+    }
     transfer->submitted_ns = sl_now(sealed->runtime->clock);
     sl_transfer_keep(transfer); /* the driver's */
     sealed->live++;
+    sealed->direct += transfer->after != NULL;
     struct sluice_transfer *before = *ret;
     *ret = transfer; /* before a callback can run */
     if (sl_runtime_post(sealed->runtime, &transfer->submit))
         return SLUICE_OK;
     *ret = before;
     sealed->live--;
+    sealed->direct -= transfer->after != NULL;
     sl_transfer_drop_gates(transfer);
     sl_transfer_release(transfer);
     sl_transfer_release(transfer);
@@ -53,7 +62,7 @@ static sluice_status start(struct sluice_plan *plan, struct sl_sealed *sealed,
 }
 
 static sluice_status submit_locked(struct sluice_plan *plan, const struct sluice_transfer_options *options,
-                                   struct sluice_transfer **ret)
+                                   void *const *stream, struct sluice_transfer **ret)
 {
     struct sl_sealed *sealed = plan->sealed;
     if (sealed == NULL || atomic_load(&plan->state) != SL_PLAN_SEALED)
@@ -64,22 +73,28 @@ static sluice_status submit_locked(struct sluice_plan *plan, const struct sluice
         status = take_place(runtime);
     if (status != SLUICE_OK)
         return status;
-    status = start(plan, sealed, options, ret);
+    status = start(plan, sealed, options, stream, ret);
     if (status != SLUICE_OK)
         give_place(runtime);
+    return status;
+}
+
+sluice_status sl_submit(struct sluice_plan *plan, const struct sluice_transfer_options *options, void *const *stream,
+                        struct sluice_transfer **ret_transfer)
+{
+    static const struct sluice_transfer_options none = SLUICE_TRANSFER_OPTIONS_INIT;
+    if (plan == NULL || ret_transfer == NULL)
+        return sl_fail(SLUICE_INVALID, "submit", "a plan and a place for the transfer are needed");
+    pthread_mutex_lock(&plan->lock);
+    sluice_status status = submit_locked(plan, options != NULL ? options : &none, stream, ret_transfer);
+    pthread_mutex_unlock(&plan->lock);
     return status;
 }
 
 sluice_status sluice_submit(sluice_plan *plan, const struct sluice_transfer_options *options,
                             sluice_transfer **ret_transfer)
 {
-    static const struct sluice_transfer_options none = SLUICE_TRANSFER_OPTIONS_INIT;
-    if (plan == NULL || ret_transfer == NULL)
-        return sl_fail(SLUICE_INVALID, "submit", "a plan and a place for the transfer are needed");
-    pthread_mutex_lock(&plan->lock);
-    sluice_status status = submit_locked(plan, options != NULL ? options : &none, ret_transfer);
-    pthread_mutex_unlock(&plan->lock);
-    return status;
+    return sl_submit(plan, options, NULL, ret_transfer);
 }
 
 /* Sets bits and clears others, and wakes the scheduler thread. */
@@ -100,6 +115,8 @@ static void ask(struct sluice_transfer *transfer, unsigned set, unsigned clear)
 
 void sluice_transfer_cancel(sluice_transfer *transfer)
 {
+    if (transfer != NULL && transfer->after != NULL)
+        return; /* its copies are in the caller's stream already */
     ask(transfer, SL_ASKED_CANCEL, 0);
 }
 

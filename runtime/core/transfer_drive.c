@@ -47,6 +47,7 @@ static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _B
     pass_turn(driver, transfer);
     pthread_mutex_lock(&plan->lock);
     sealed->live--;
+    sealed->direct -= transfer->after != NULL;
     pthread_mutex_unlock(&plan->lock);
     if (released) {
         sl_transfer_push(driver, transfer, SLUICE_EVENT_RELEASED);

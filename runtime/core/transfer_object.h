@@ -56,6 +56,8 @@ struct sluice_transfer {
     uint32_t run;     /* the engine's index, or SL_NO_RUN */
     _Bool window_events, param_events;
     _Bool told_released;
+    /* Runs in a stream of the caller: the point behind its copies there. The transfer only waits for it. */
+    struct sluice_point *after;
     struct sluice_transfer *leader;   /* the plan's earlier run that this one waits for; NULL: none */
     struct sluice_transfer *follower; /* the one that waits for this run */
     _Bool turn_came;
@@ -85,6 +87,17 @@ struct sluice_transfer {
 
 void sl_transfer_keep(struct sluice_transfer *transfer);
 void sl_transfer_release(struct sluice_transfer *transfer);
+
+/* --- transfer.c --- */
+/* sluice_submit; `stream` not NULL: local copies are enqueued in *stream of the caller (direct.c). */
+sluice_status sl_submit(struct sluice_plan *plan, const struct sluice_transfer_options *options, void *const *stream,
+                        struct sluice_transfer **ret);
+
+/* --- direct.c: with the plan's lock held --- */
+/* Whether a run of this plan may go into a stream of the caller now: UNSUPPORTED, INVALID, STATE, AGAIN. */
+sluice_status sl_direct_check(const struct sl_sealed *sealed, const struct sluice_transfer_options *options);
+/* Enqueues all copies of a prepared run in `stream` and sets `after`. */
+sluice_status sl_direct_enqueue(struct sluice_transfer *transfer, void *stream);
 
 /* --- transfer_prepare.c: allocation at submit, any thread --- */
 sluice_status sl_transfer_prepare(struct sluice_plan *plan, struct sl_sealed *sealed,

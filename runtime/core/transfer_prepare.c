@@ -290,6 +290,8 @@ void sl_transfer_release(struct sluice_transfer *transfer)
     struct sluice_runtime *runtime = transfer->runtime;
     struct sl_mem *mem = runtime->mem;
     struct sluice_plan *plan = transfer->plan;
+    if (transfer->after != NULL)
+        runtime->driver_config.ops->point_close(transfer->after);
     sl_sealed_release(transfer->sealed);
     sl_free(mem, transfer->gates);
     sl_free(mem, transfer->waits);

@@ -24,9 +24,14 @@ static sluice_status translate(const struct sl_engine *engine, const struct sl_n
     return (sluice_status)note->status;
 }
 
-static void take_error(const struct sl_engine *engine, const struct sl_note *note, struct sluice_error *ret)
+/* A note has no native codes: of a failure of this rank's own they are known here. */
+static void take_error(const struct sl_engine *engine, const struct run *run, const struct sl_note *note,
+                       struct sluice_error *ret)
 {
+    const struct sluice_error own = run->failing && note->rank == engine->rank ? run->error : (struct sluice_error){0};
     sl_error_set(ret, translate(engine, note), "run", "%.*s", SL_NOTE_TEXT_MAX - 1, note->text);
+    ret->domain = own.domain;
+    ret->native = own.native;
 }
 
 static void on_grant(struct run *run, const struct sl_note *note)
@@ -62,7 +67,7 @@ static void on_stop(struct sl_engine *engine, struct run *run, const struct sl_n
         return; /* everything was launched: COMPLETED wins */
     run->halt = (enum sl_request)note->b;
     run->halt_at = (uint32_t)note->a;
-    take_error(engine, note, &run->error);
+    take_error(engine, run, note, &run->error);
 }
 
 static void on_resume(struct run *run)
@@ -107,7 +112,7 @@ static void on_outcome(struct sl_engine *engine, struct run *run, const struct s
         return;
     }
     struct sluice_error cause;
-    take_error(engine, note, &cause);
+    take_error(engine, run, note, &cause);
     if (note->status == SLUICE_CANCELLED)
         sl_run_end(engine, run, SLUICE_EVENT_CANCELLED, &cause);
     else

@@ -51,6 +51,11 @@ static void wake(void *context)
     eventfd_write(wake_fd, 1);
 }
 
+static void take_error(const struct sluice_error *error)
+{
+    SL_IGNORE(sl_fail_copy(error));
+}
+
 static void open_rank(struct rig *rig, uint32_t index)
 {
     struct rig_rank *rank = &rig->rank[index];
@@ -66,7 +71,8 @@ static void open_rank(struct rig *rig, uint32_t index)
                                                  .clock = rig->sim,
                                                  .wake = wake,
                                                  .wake_context = rank,
-                                                 .extra = rig->sim};
+                                                 .extra = rig->sim,
+                                                 .fail = take_error};
     must(rig->ops->open(&config, &rank->device), "open");
     for (uint32_t q = 0; q < rig->queues; q++)
         must(rig->ops->queue_open(rank->device, &rank->queues[q]), "queue_open");

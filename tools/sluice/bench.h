@@ -6,6 +6,12 @@
 
 /* Each gets argv[0] = its own name and returns an exit status. */
 int cmd_bench_host(int argc, char **argv);
+int cmd_bench_local(int argc, char **argv);
+int cmd_bench_group(int argc, char **argv);
+int cmd_bench_overlap(int argc, char **argv);
+
+/* Sorts the values and returns the middle one. */
+double bench_median(double *values, uint32_t count);
 
 /*
  * Two processes send `bytes` each to two others through shared memory: copied in by the source, out by the

@@ -3,14 +3,28 @@
  *
  * Invariant: a measurement is one line of the table and one file cmd_bench_NAME.c.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
 
 static const struct tool_command benches[] = {
+    {"local", cmd_bench_local, "copies within one GPU: the fused kernel against the device's own copies"},
     {"host", cmd_bench_host, "the host backend between processes against a bare copy loop"},
     {NULL, NULL, NULL},
 };
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double bench_median(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
+}
 
 static int help(void)
 {

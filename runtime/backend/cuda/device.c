@@ -46,15 +46,20 @@ void sl_cuda_lose(struct sluice_device *device, cudaError_t result, const char *
     SL_LOG(&device->log, SLUICE_LOG_ERROR, "cuda", "%s", device->sticky.text);
 }
 
-sluice_status sl_cuda_enter(struct sluice_device *device, struct sl_cuda_scope *ret)
+sluice_status sl_cuda_enter_ordinal(int ordinal, struct sl_cuda_scope *ret)
 {
     if (cudaGetDevice(&ret->previous) != cudaSuccess)
         ret->previous = -1;
     ret->mode = cudaStreamCaptureModeRelaxed;
-    sluice_status status = sl_cuda_status(cudaSetDevice(device->ordinal), "choosing the device");
+    sluice_status status = sl_cuda_status(cudaSetDevice(ordinal), "choosing the device");
     if (status == SLUICE_OK)
         status = sl_cuda_status(cudaThreadExchangeStreamCaptureMode(&ret->mode), "relaxing the capture mode");
     return status;
+}
+
+sluice_status sl_cuda_enter(const struct sluice_device *device, struct sl_cuda_scope *ret)
+{
+    return sl_cuda_enter_ordinal(device->ordinal, ret);
 }
 
 void sl_cuda_leave(const struct sl_cuda_scope *scope)
@@ -127,14 +132,31 @@ static sluice_status open_events(struct sluice_device *device)
     return status;
 }
 
+static sluice_status open_kernels(struct sluice_device *device)
+{
+    void *tickets = NULL;
+    size_t bytes = SL_CUDA_TICKETS * sizeof *device->tickets;
+    sluice_status status = sl_cuda_status(sl_kernel_load(), "loading the copy kernels");
+    if (status == SLUICE_OK)
+        status = sl_cuda_status(cudaMalloc(&tickets, bytes), "allocating counters");
+    if (status != SLUICE_OK)
+        return status;
+    device->tickets = tickets;
+    status = sl_cuda_status(cudaMemsetAsync(tickets, 0, bytes, device->setup), "clearing counters");
+    return status == SLUICE_OK ? sl_cuda_status(cudaStreamSynchronize(device->setup), "clearing counters") : status;
+}
+
 static void close_device(struct sluice_device *device)
 {
     struct sl_cuda_scope scope;
+    if (device == NULL)
+        return;
     struct sl_mem *mem = device->mem;
     if (sl_cuda_enter(device, &scope) == SLUICE_OK) {
         for (uint32_t m = 0; m < SL_CUDA_MARKERS_MAX; m++)
             if (device->markers[m].event != NULL)
                 (void)cudaEventDestroy(device->markers[m].event);
+        (void)cudaFree(device->tickets);
         if (device->time_zero != NULL)
             (void)cudaEventDestroy(device->time_zero);
         if (device->setup != NULL)
@@ -156,6 +178,8 @@ static sluice_status prepare(struct sluice_device *device)
         device->multiprocessors = (uint32_t)multiprocessors;
         if (status == SLUICE_OK)
             status = open_events(device);
+        if (status == SLUICE_OK)
+            status = open_kernels(device);
         sl_cuda_leave(&scope);
     }
     return status;
@@ -268,6 +292,28 @@ static sluice_status table_submit(struct sluice_queue *queue, const struct sluic
     return sl_cuda_report(&queue->device->config, sl_cuda_submit(queue, op));
 }
 
+static sluice_status table_point_open(const struct sluice_backend_config *config, enum sluice_point_kind kind,
+                                      void *handle, struct sluice_point **ret)
+{
+    return sl_cuda_report(config, sl_cuda_point_open(config, kind, handle, ret));
+}
+
+static sluice_status table_point_wait(struct sluice_point *point, void *stream)
+{
+    return sl_cuda_report(&point->config, sl_cuda_point_wait(point, stream));
+}
+
+static sluice_status table_copy_on(struct sluice_set *set, void *stream)
+{
+    return sl_cuda_report(&set->device->config, sl_cuda_copy_on(set, stream));
+}
+
+static sluice_status table_copy_time(struct sluice_device *device, const struct sluice_copy *pieces, size_t count,
+                                     uint64_t *ret_ns)
+{
+    return sl_cuda_report(&device->config, sl_cuda_copy_time(device, pieces, count, ret_ns));
+}
+
 static const struct sluice_backend_ops table = {
     .size = sizeof(struct sluice_backend_ops),
     .abi = SLUICE_BACKEND_ABI,
@@ -288,6 +334,12 @@ static const struct sluice_backend_ops table = {
     .poll = sl_cuda_poll,
     .arm = sl_cuda_arm,
     .abort = sl_cuda_abort,
+    .point_open = table_point_open,
+    .point_query = sl_cuda_point_query,
+    .point_wait = table_point_wait,
+    .point_close = sl_cuda_point_close,
+    .copy_on = table_copy_on,
+    .copy_time = table_copy_time,
 };
 
 SLUICE_API const struct sluice_backend_ops *sluice_cuda_backend(void);

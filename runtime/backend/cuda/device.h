@@ -22,8 +22,9 @@
 enum {
     SL_CUDA_QUEUES_MAX = 16,
     SL_CUDA_MARKERS_MAX = 64,
-    SL_CUDA_OPS_MAX = 64, /* of a queue, accepted and not complete */
-    SL_CUDA_TILE_BYTES = 256 * 1024
+    SL_CUDA_OPS_MAX = 64,   /* of a queue, accepted and not complete */
+    SL_CUDA_TICKETS = 4096, /* more than copies that can be in flight */
+    SL_CUDA_TILE_BYTES = 32 * 1024
 };
 
 enum sl_cuda_op_state {
@@ -64,6 +65,14 @@ struct sluice_set {
     uint32_t count;
     uint64_t bytes;
     enum sluice_copy_kind kind;
+};
+
+struct sluice_point {
+    struct sluice_backend_config config;
+    int ordinal;
+    cudaEvent_t event;
+    _Bool owned;
+    atomic_bool set; /* recorded */
 };
 
 enum sl_cuda_group_state {
@@ -114,6 +123,8 @@ struct sluice_device {
     cudaEvent_t time_zero; /* tracing: host time `time_zero_ns` */
     uint64_t time_zero_ns;
     uint64_t staging_bytes;
+    struct sl_ticket *tickets; /* device memory; each launch takes the next */
+    atomic_uint ticket;
     struct sluice_error sticky; /* the context is lost: everything ends with this */
 };
 
@@ -122,7 +133,8 @@ struct sl_cuda_scope {
     int previous;
     enum cudaStreamCaptureMode mode;
 };
-sluice_status sl_cuda_enter(struct sluice_device *device, struct sl_cuda_scope *ret);
+sluice_status sl_cuda_enter_ordinal(int ordinal, struct sl_cuda_scope *ret);
+sluice_status sl_cuda_enter(const struct sluice_device *device, struct sl_cuda_scope *ret);
 void sl_cuda_leave(const struct sl_cuda_scope *scope);
 
 /* Turns a CUDA result into a status and the thread's last error; OK for cudaSuccess. */
@@ -141,6 +153,8 @@ void sl_cuda_set_close(struct sluice_set *set);
 /* queue.c */
 sluice_status sl_cuda_queue_open(struct sluice_device *device, struct sluice_queue **ret);
 void sl_cuda_queue_close(struct sluice_queue *queue);
+/* Enqueues a set in a stream. Any thread. */
+cudaError_t sl_cuda_launch_copy(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream);
 sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op *op);
 /* Puts on the streams what may go there; true when anything moved. */
 _Bool sl_cuda_issue(struct sluice_device *device);
@@ -151,6 +165,16 @@ void sl_cuda_group_issued(struct sluice_queue *queue, const struct sluice_error 
 sluice_status sl_cuda_poll(struct sluice_device *device, struct sluice_completion *ret, uint32_t max,
                            uint32_t *ret_count);
 sluice_status sl_cuda_arm(struct sluice_device *device);
+
+/* point.c: any thread */
+sluice_status sl_cuda_point_open(const struct sluice_backend_config *config, enum sluice_point_kind kind, void *handle,
+                                 struct sluice_point **ret);
+sluice_status sl_cuda_point_query(struct sluice_point *point, struct sluice_error *error);
+sluice_status sl_cuda_point_wait(struct sluice_point *point, void *stream);
+void sl_cuda_point_close(struct sluice_point *point);
+sluice_status sl_cuda_copy_on(struct sluice_set *set, void *stream);
+sluice_status sl_cuda_copy_time(struct sluice_device *device, const struct sluice_copy *pieces, size_t count,
+                                uint64_t *ret_ns);
 
 /* group.c */
 sluice_status sl_cuda_group_address(struct sluice_device *device, struct sluice_blob *ret);

@@ -1,19 +1,17 @@
 /*
  * The fused copy kernel: packs, unpacks and copies a whole window in one launch.
  *
- * - A block takes tiles in strides of the grid, so that neighbours in the list are copied at the same time.
  * - A row moves in words as wide as the alignment of both ends allows; ends that differ modulo 16 by a common
  *   head move it byte by byte first.
- * - Two shapes of one loop: `WIDE` for a launch over the whole device (many threads, one word each in flight,
- *   which measured best there), and one with eight words in flight for a few multiprocessors.
+ * - Two shapes of one kernel, by how many multiprocessors it may take; both were chosen by measurement
+ *   (docs/performance.md).
  */
 #include "runtime/backend/cuda/kernels.h"
 
 namespace
 {
 
-constexpr uint32_t THREADS = 1024;
-constexpr uint32_t WARP = 32;
+constexpr int WARP = 32;
 
 template <typename Word, int DEPTH>
 __device__ __forceinline__ void copy_words(const Word *from, Word *to, uint32_t count, uint32_t lane, uint32_t lanes)
@@ -62,43 +60,104 @@ __device__ __forceinline__ void copy_run(uint64_t from, uint64_t to, uint32_t by
         copy_words<uint8_t, DEPTH>((const uint8_t *)from, (uint8_t *)to, bytes, lane, lanes);
 }
 
-/* Rows are dealt to groups of threads just large enough for one row's 16-byte words. */
-template <int DEPTH> __device__ __forceinline__ void copy_rows(const sl_tile &tile)
+/* Rows are dealt to groups of threads just large enough for one row's 16-byte words; few rows get larger groups. */
+template <int THREADS, int DEPTH> __device__ __forceinline__ void copy_rows(const sl_tile &tile, uint32_t thread)
 {
     uint32_t lanes = WARP;
     while (lanes > 1 && (lanes / 2) * 16 >= tile.row_bytes)
         lanes /= 2;
+    while (lanes < THREADS && THREADS / lanes > tile.rows)
+        lanes *= 2;
     uint32_t groups = THREADS / lanes;
-    uint32_t lane = threadIdx.x % lanes;
-    for (uint32_t row = threadIdx.x / lanes; row < tile.rows; row += groups)
+    uint32_t lane = thread % lanes;
+    for (uint32_t row = thread / lanes; row < tile.rows; row += groups)
         copy_run<DEPTH>(tile.from + row * tile.from_pitch, tile.to + row * tile.to_pitch, tile.row_bytes, lane, lanes);
 }
 
-template <int DEPTH, int BLOCKS>
-__global__ void __launch_bounds__(THREADS, BLOCKS) copy_tiles(const sl_tile *__restrict__ tiles, uint32_t count)
+template <int THREADS, int DEPTH> __device__ __forceinline__ void copy_tile(const sl_tile &tile, uint32_t thread)
 {
-    for (uint32_t t = blockIdx.x; t < count; t += gridDim.x) {
-        const sl_tile tile = tiles[t];
-        if (tile.rows == 1)
-            copy_run<DEPTH>(tile.from, tile.to, tile.row_bytes, threadIdx.x, THREADS);
-        else
-            copy_rows<DEPTH>(tile);
+    if (tile.rows == 1)
+        copy_run<DEPTH>(tile.from, tile.to, tile.row_bytes, thread, THREADS);
+    else
+        copy_rows<THREADS, DEPTH>(tile, thread);
+}
+
+/* The last block to leave sets both counters back for the next launch. */
+__device__ __forceinline__ void leave(struct sl_ticket *ticket)
+{
+    if (threadIdx.x == 0 && atomicAdd(&ticket->left, 1) == gridDim.x - 1) {
+        ticket->next = 0;
+        ticket->left = 0;
     }
 }
 
+/*
+ * Blocks take tiles off one counter, so none waits for a slow one and the device's whole traffic stays within
+ * neighbouring addresses.
+ */
+template <int THREADS, int BLOCKS, int DEPTH>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    copy_tiles(const sl_tile *__restrict__ tiles, uint32_t count, struct sl_ticket *ticket)
+{
+    __shared__ uint32_t taken;
+    for (;;) {
+        __syncthreads();
+        if (threadIdx.x == 0)
+            taken = atomicAdd(&ticket->next, 1);
+        __syncthreads();
+        const uint32_t mine = taken;
+        if (mine >= count)
+            break;
+        copy_tile<THREADS, DEPTH>(tiles[mine], threadIdx.x);
+    }
+    leave(ticket);
+}
+
+/* The same with a tile for every warp: on a few multiprocessors nobody waits for a whole block. */
+template <int THREADS, int DEPTH>
+__global__ void __launch_bounds__(THREADS, 1)
+    copy_tiles_by_warp(const sl_tile *__restrict__ tiles, uint32_t count, struct sl_ticket *ticket)
+{
+    const uint32_t lane = threadIdx.x % WARP;
+    for (;;) {
+        uint32_t mine = 0;
+        if (lane == 0)
+            mine = atomicAdd(&ticket->next, 1);
+        mine = __shfl_sync(0xffffffff, mine, 0);
+        if (mine >= count)
+            break;
+        copy_tile<WARP, DEPTH>(tiles[mine], lane);
+    }
+    __syncthreads();
+    leave(ticket);
+}
+
+/* The whole device: enough threads to hide memory, few words each. A few multiprocessors: more words each. */
+constexpr int WIDE_THREADS = 512, WIDE_BLOCKS = 3, WIDE_DEPTH = 2;
+constexpr int FEW_THREADS = 1024, FEW_DEPTH = 4;
+
 } // namespace
 
-extern "C" cudaError_t sl_kernel_copy(const struct sl_tile *tiles, uint32_t count, uint32_t multiprocessors,
-                                      uint32_t all, cudaStream_t stream)
+extern "C" cudaError_t sl_kernel_load(void)
+{
+    cudaFuncAttributes attributes;
+    cudaError_t result = cudaFuncGetAttributes(&attributes, copy_tiles<WIDE_THREADS, WIDE_BLOCKS, WIDE_DEPTH>);
+    if (result == cudaSuccess)
+        result = cudaFuncGetAttributes(&attributes, copy_tiles_by_warp<FEW_THREADS, FEW_DEPTH>);
+    return result;
+}
+
+extern "C" cudaError_t sl_kernel_copy(const struct sl_tile *tiles, uint32_t count, struct sl_ticket *ticket,
+                                      uint32_t multiprocessors, uint32_t all, cudaStream_t stream)
 {
     if (count == 0)
         return cudaSuccess;
     if (2 * multiprocessors >= all) {
-        uint32_t blocks = 2 * multiprocessors < count ? 2 * multiprocessors : count;
-        copy_tiles<1, 2><<<blocks, THREADS, 0, stream>>>(tiles, count);
+        uint32_t blocks = WIDE_BLOCKS * multiprocessors < count ? WIDE_BLOCKS * multiprocessors : count;
+        copy_tiles<WIDE_THREADS, WIDE_BLOCKS, WIDE_DEPTH><<<blocks, WIDE_THREADS, 0, stream>>>(tiles, count, ticket);
     } else {
         uint32_t blocks = multiprocessors < count ? multiprocessors : count;
-        copy_tiles<8, 1><<<blocks, THREADS, 0, stream>>>(tiles, count);
+        copy_tiles_by_warp<FEW_THREADS, FEW_DEPTH><<<blocks, FEW_THREADS, 0, stream>>>(tiles, count, ticket);
     }
     return cudaPeekAtLastError();
 }

@@ -22,12 +22,23 @@ struct sl_tile {
     uint64_t reserved;
 };
 
+/* Counts a launch's tiles; both zero before and after every launch. Launches that may overlap have tickets of their own. */
+struct sl_ticket {
+    uint32_t next, left;
+};
+
+/*
+ * Loads the kernels onto the current device. Else the first launch would, and loading waits for whatever runs
+ * there, which may be a kernel that waits for us.
+ */
+cudaError_t sl_kernel_load(void);
+
 /*
  * Enqueues one kernel that copies `count` tiles (in device memory). It takes at most `multiprocessors` of the
  * device's `all`.
  */
-cudaError_t sl_kernel_copy(const struct sl_tile *tiles, uint32_t count, uint32_t multiprocessors, uint32_t all,
-                           cudaStream_t stream);
+cudaError_t sl_kernel_copy(const struct sl_tile *tiles, uint32_t count, struct sl_ticket *ticket,
+                           uint32_t multiprocessors, uint32_t all, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

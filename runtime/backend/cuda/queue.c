@@ -124,6 +124,12 @@ static sluice_status check_op(const struct sluice_queue *queue, const struct slu
         return SLUICE_OK;
     case SLUICE_OP_FENCE:
         return SLUICE_OK;
+    case SLUICE_OP_AFTER:
+        return op->point != NULL && atomic_load(&op->point->set)
+                   ? SLUICE_OK
+                   : sl_fail(SLUICE_INVALID, "cuda", "a wait for a point that is not set");
+    case SLUICE_OP_POINT:
+        return op->point != NULL ? SLUICE_OK : sl_fail(SLUICE_INVALID, "cuda", "no point to set");
     default:
         return sl_fail(SLUICE_INVALID, "cuda", "unknown operation %u", op->kind);
     }
@@ -146,6 +152,8 @@ sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op 
         slot->record = ++device->markers[op->marker].submitted;
     if (op->kind == SLUICE_OP_WAIT)
         slot->record = device->markers[op->marker].submitted;
+    if (op->kind == SLUICE_OP_POINT)
+        atomic_store(&op->point->set, 0);
     if (sl_cuda_enter(device, &scope) == SLUICE_OK) {
         SL_IGNORE(sl_cuda_issue(device));
         sl_cuda_leave(&scope);
@@ -199,12 +207,12 @@ void sl_cuda_group_issued(struct sluice_queue *queue, const struct sluice_error 
         finish_issue(queue, slot);
 }
 
-static cudaError_t issue_copy(struct sluice_queue *queue, const struct sluice_set *set)
+cudaError_t sl_cuda_launch_copy(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream)
 {
-    const struct sluice_device *device = queue->device;
     uint32_t most = device->config.max_ctas;
     most = most == 0 || most > device->multiprocessors ? device->multiprocessors : most;
-    return sl_kernel_copy(set->tiles, set->count, most, device->multiprocessors, queue->stream);
+    struct sl_ticket *ticket = &device->tickets[atomic_fetch_add(&device->ticket, 1) % SL_CUDA_TICKETS];
+    return sl_kernel_copy(set->tiles, set->count, ticket, most, device->multiprocessors, stream);
 }
 
 static cudaError_t issue_marker(struct sluice_queue *queue, struct sl_cuda_op *slot)
@@ -214,6 +222,33 @@ static cudaError_t issue_marker(struct sluice_queue *queue, struct sl_cuda_op *s
         return cudaStreamWaitEvent(queue->stream, marker->event, 0);
     marker->issued = slot->record;
     return cudaEventRecord(marker->event, queue->stream);
+}
+
+static cudaError_t issue_point(struct sluice_queue *queue, const struct sl_cuda_op *slot)
+{
+    struct sluice_point *point = slot->op.point;
+    if (slot->op.kind == SLUICE_OP_AFTER)
+        return cudaStreamWaitEvent(queue->stream, point->event, 0);
+    cudaError_t result = cudaEventRecord(point->event, queue->stream);
+    atomic_store(&point->set, result == cudaSuccess);
+    return result;
+}
+
+/* Everything but a group. */
+static cudaError_t issue_plain(struct sluice_queue *queue, struct sl_cuda_op *slot)
+{
+    switch (slot->op.kind) {
+    case SLUICE_OP_COPY:
+        return sl_cuda_launch_copy(queue->device, slot->op.set, queue->stream);
+    case SLUICE_OP_WAIT:
+    case SLUICE_OP_RECORD:
+        return issue_marker(queue, slot);
+    case SLUICE_OP_AFTER:
+    case SLUICE_OP_POINT:
+        return issue_point(queue, slot);
+    default:
+        return cudaSuccess; /* a fence */
+    }
 }
 
 /* Starts a group; false when the communicator has to finish another one first. */
@@ -255,11 +290,7 @@ static _Bool issue_next(struct sluice_queue *queue)
         (void)cudaEventRecord(slot->begin, queue->stream);
     if (slot->op.kind == SLUICE_OP_GROUP)
         return issue_group(queue, slot);
-    cudaError_t result = cudaSuccess;
-    if (slot->op.kind == SLUICE_OP_COPY)
-        result = issue_copy(queue, slot->op.set);
-    else if (slot->op.kind == SLUICE_OP_WAIT || slot->op.kind == SLUICE_OP_RECORD)
-        result = issue_marker(queue, slot);
+    cudaError_t result = issue_plain(queue, slot);
     if (result != cudaSuccess) {
         sl_cuda_lose(device, result, "launching an operation");
         fail_op(queue, slot, &device->sticky);

@@ -169,10 +169,13 @@ sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_ki
     if (set == NULL)
         return SLUICE_NOMEM;
     *set = (struct sluice_set){.device = device, .kind = kind};
-    for (size_t i = 0; i < count; i++)
-        set->bytes += pieces[i].bytes;
-    tiles.tile_bytes = tile_bytes_for(device, set->bytes);
     sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < count; i++) {
+        set->bytes += pieces[i].bytes;
+        if (pieces[i].bytes > 0 && (pieces[i].from.address == 0 || pieces[i].to.address == 0))
+            status = sl_fail(SLUICE_INVALID, "cuda", "piece %zu of a copy set has no address", i);
+    }
+    tiles.tile_bytes = tile_bytes_for(device, set->bytes);
     for (size_t i = 0; status == SLUICE_OK && i < count; i++)
         status = add_piece(&tiles, &pieces[i]);
     if (status == SLUICE_OK && tiles.count > UINT32_MAX)

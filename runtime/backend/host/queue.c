@@ -70,6 +70,8 @@ static sluice_status run(struct sluice_queue *queue, struct sl_host_op *slot)
         return wait_marker(queue, &slot->until);
     case SLUICE_OP_RECORD:
     case SLUICE_OP_FENCE:
+    case SLUICE_OP_AFTER: /* refused by `check`: there are no points */
+    case SLUICE_OP_POINT:
         break;
     }
     return SLUICE_OK;
@@ -236,6 +238,9 @@ static sluice_status check(const struct sluice_queue *queue, const struct sluice
         return SLUICE_OK;
     case SLUICE_OP_FENCE:
         return SLUICE_OK;
+    case SLUICE_OP_AFTER:
+    case SLUICE_OP_POINT:
+        break;
     }
     return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "operation of unknown kind %u", op->kind);
 }

@@ -1,0 +1,34 @@
+/*
+ * run_device.h: buffers of a rank in the memory of a GPU, beside those in plain memory that content is made and
+ * verified in; and what several ranks on one GPU need.
+ */
+#ifndef SL_TOOL_RUN_DEVICE_H
+#define SL_TOOL_RUN_DEVICE_H
+
+#include "run_buffers.h"
+#include "sluice/runtime.h"
+
+struct run_device {
+    const struct sluice_backend_ops *ops; /* NULL: buffers are plain memory */
+    struct sluice_device *device;
+    uint8_t *memory[2]; /* by role */
+    uint64_t bytes[2];
+};
+
+/*
+ * Opens the device that the rank will use, when its backend is cuda, and takes memory like that of `buffers`. Sets
+ * what NCCL needs for several ranks on a GPU in this process's environment, before NCCL reads it.
+ */
+sluice_status run_device_open(const struct run_buffers *buffers, struct sluice_runtime_options *options,
+                              uint32_t ranks_per_gpu, uint32_t rank, struct run_device *ret);
+void run_device_close(struct run_device *device);
+
+/* The same place of the rank's buffer; plain memory without a device. */
+uint8_t *run_device_buffer(const struct run_device *device, const struct run_buffers *buffers, uint32_t param,
+                           enum sluice_role role);
+/* Sources and destinations to the device; does nothing without one. */
+sluice_status run_device_upload(const struct run_device *device, const struct run_buffers *buffers);
+/* Destinations back. */
+sluice_status run_device_download(const struct run_device *device, const struct run_buffers *buffers);
+
+#endif
