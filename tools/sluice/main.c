@@ -16,7 +16,6 @@ static const struct tool_command commands[] = {
     {"bench", cmd_bench, "measure on this machine"},
     {"info", cmd_info, "show versions, backends, devices and settings"},
     {"make-checkpoint", cmd_make_checkpoint, NULL},
-    {"bench", cmd_bench, "measure copies, groups and overlap"},
     {NULL, NULL, NULL},
 };
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "run_buffers.h"
+#include "run_device.h"
 #include "run_job.h"
 #include "runtime/base/clock.h"
 #include "runtime/core/plan_object.h"
@@ -26,6 +27,7 @@ struct rank {
     sluice_runtime *runtime;
     sluice_plan *plan;
     struct run_buffers buffers;
+    struct run_device device;
     struct run_place place;
     atomic_uint sealed; /* enum seal_end */
     struct sluice_error seal_error;
@@ -81,7 +83,8 @@ static sluice_status open_runtime(struct rank *rank)
         options.allgather = run_board_gather;
         options.allgather_user = &rank->place;
     }
-    return sluice_runtime_open(&options, &rank->runtime);
+    sluice_status status = run_device_open(&rank->buffers, &options, opt->ranks_per_gpu, rank->number, &rank->device);
+    return status == SLUICE_OK ? sluice_runtime_open(&options, &rank->runtime) : status;
 }
 
 /* The plan's handle takes over the job's plan. */
@@ -106,7 +109,8 @@ static sluice_status bind(struct rank *rank)
         for (int role = 0; role < 2 && status == SLUICE_OK; role++)
             if (buffers->offsets[role][p] != RUN_NO_BUFFER)
                 status = sluice_plan_bind(rank->plan, p, (enum sluice_role)role,
-                                          run_buffer(buffers, p, (enum sluice_role)role), buffers->bytes[role][p]);
+                                          run_device_buffer(&rank->device, buffers, p, (enum sluice_role)role),
+                                          buffers->bytes[role][p]);
     return status;
 }
 
@@ -246,6 +250,8 @@ static sluice_status refit(struct rank *rank, uint32_t number)
     options.pace_bytes_per_second = opt->pace;
     options.allow_torn = opt->allow_torn;
     sluice_status status = prepare(rank, version);
+    if (status == SLUICE_OK)
+        status = run_device_upload(&rank->device, &rank->buffers);
     if (status != SLUICE_OK)
         return status;
     atomic_store(&rank->seat->bytes_done, 0);
@@ -258,6 +264,8 @@ static sluice_status refit(struct rank *rank, uint32_t number)
     status = wait_for(rank, transfer, &released, &time->end_ns);
     rank->seat->scheduler_ns += scheduler_cpu(rank) - cpu;
     sluice_transfer_destroy(transfer);
+    if (status == SLUICE_OK)
+        status = run_device_download(&rank->device, &rank->buffers);
     if (status == SLUICE_OK)
         status = verify(rank, version);
     if (status == SLUICE_OK)
@@ -320,6 +328,7 @@ int run_rank(struct run_job *job, uint32_t number)
     }
     sluice_plan_destroy(rank.plan);
     sluice_runtime_close_wait(rank.runtime);
+    run_device_close(&rank.device);
     run_buffers_close(&rank.buffers);
     atomic_store(&rank.seat->ended, 1);
     return status == SLUICE_OK ? TOOL_OK : tool_exit_of(status);
