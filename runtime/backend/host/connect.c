@@ -70,7 +70,7 @@ static sluice_status dial_link(struct opening *opening, struct sl_host_link *lin
     opening->waiting[opening->count++] = (struct waiting){.fd = fd, .link = link};
     if (!sl_host_same_user(fd))
         return sl_fail(SLUICE_AUTH, SL_HOST_WHERE, "the socket of rank %u belongs to another user", link->peer);
-    status = sl_host_memory_open(sizeof(struct sl_host_pair), "sluice-pair", &link->pair);
+    status = sl_host_memory_open(sizeof(struct sl_host_pair), "sluice-pair", true, &link->pair);
     if (status != SLUICE_OK)
         return status;
     struct hello hello = {.magic = HELLO_MAGIC, .rank = group->rank};

@@ -107,7 +107,7 @@ static sluice_status make_tables(struct sluice_group *group, const struct sluice
     memcpy(group->peers, config->peers, config->world);
     sluice_status status = make_links(group);
     if (status == SLUICE_OK)
-        status = sl_host_memory_open(sizeof(struct sl_host_page), "sluice-page", &group->page);
+        status = sl_host_memory_open(sizeof(struct sl_host_page), "sluice-page", true, &group->page);
     return status;
 }
 

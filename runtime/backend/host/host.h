@@ -47,8 +47,8 @@ struct sl_host_memory {
     int fd; /* -1: mapped from a peer, or nothing */
 };
 
-/* Zeroed memory, its descriptor kept. NOMEM. */
-sluice_status sl_host_memory_open(uint64_t bytes, const char *what, struct sl_host_memory *ret);
+/* Zeroed memory, its descriptor kept. `peers_write`: whoever gets the descriptor may map it for writing. NOMEM, SYSTEM. */
+sluice_status sl_host_memory_open(uint64_t bytes, const char *what, bool peers_write, struct sl_host_memory *ret);
 /* Maps what a peer sent; checks that it has `bytes` bytes and cannot shrink. Takes `fd` in any case. PROTOCOL, NOMEM. */
 sluice_status sl_host_memory_map(int fd, uint64_t bytes, bool writable, struct sl_host_memory *ret);
 void sl_host_memory_drop(struct sl_host_memory *memory);

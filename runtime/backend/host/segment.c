@@ -1,7 +1,8 @@
 /*
  * segment.c: SEND memory that peers map.
  *
- * - Every SEND allocation is a memfd of its own, sealed against shrinking, so that no peer can be hit by SIGBUS.
+ * - Every SEND allocation is a memfd of its own, sealed against shrinking, so that no peer can be hit by SIGBUS, and
+ *   against new writable mappings, so that no peer can change what it was sent.
  * - A peer gets the descriptor of a segment before the first message that lies in it, over the link's socket; the
  *   posts in shared memory name segments by id. Ids are never used twice.
  * - Freeing a segment tells the peers that have it. A peer unmaps when none of its unpack sets reads there any more.
@@ -35,17 +36,22 @@ static sluice_status map(struct sl_host_memory *memory, bool writable)
     return SLUICE_OK;
 }
 
-sluice_status sl_host_memory_open(uint64_t bytes, const char *what, struct sl_host_memory *ret)
+sluice_status sl_host_memory_open(uint64_t bytes, const char *what, bool peers_write, struct sl_host_memory *ret)
 {
     struct sl_host_memory memory = {.bytes = bytes, .fd = memfd_create(what, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     if (memory.fd < 0)
         return sl_fail_native(SLUICE_NOMEM, SLUICE_DOMAIN_SYSTEM, errno, SL_HOST_WHERE, "cannot create shared memory");
     sluice_status status = SLUICE_OK;
-    if (bytes > INT64_MAX || ftruncate(memory.fd, (off_t)bytes) != 0 || fcntl(memory.fd, F_ADD_SEALS, SEALS) != 0)
+    if (bytes > INT64_MAX || ftruncate(memory.fd, (off_t)bytes) != 0)
         status = sl_fail_native(SLUICE_NOMEM, SLUICE_DOMAIN_SYSTEM, errno, SL_HOST_WHERE,
                                 "cannot give shared memory %llu bytes", (unsigned long long)bytes);
     if (status == SLUICE_OK)
         status = map(&memory, true);
+    /* After our own mapping, which the last seal leaves writable. */
+    if (status == SLUICE_OK && fcntl(memory.fd, F_ADD_SEALS, peers_write ? SEALS : SEALS | F_SEAL_FUTURE_WRITE) != 0) {
+        status = sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, SL_HOST_WHERE, "cannot seal shared memory");
+        munmap(memory.base, memory.bytes);
+    }
     if (status == SLUICE_OK)
         *ret = memory;
     else
@@ -93,7 +99,7 @@ sluice_status sl_host_segment_open(struct sluice_device *device, uint64_t bytes,
         return sl_fail(SLUICE_LIMIT, SL_HOST_WHERE, "more than %u send buffers of one rank: close plans",
                        SL_HOST_SEGMENTS);
     struct sl_host_memory memory;
-    sluice_status status = sl_host_memory_open(bytes, "sluice-send", &memory);
+    sluice_status status = sl_host_memory_open(bytes, "sluice-send", false, &memory);
     if (status != SLUICE_OK)
         return status;
     pthread_mutex_lock(&device->segments_lock);

@@ -275,6 +275,32 @@ Test(host_process, rank_that_stopped_listening_is_named)
     cr_assert_not_null(strstr(end->error.text, "rank 0"), "%s", end->error.text);
 }
 
+Test(host_process, send_memory_cannot_be_changed_or_shrunk_by_who_gets_its_descriptor)
+{
+    struct sl_host_memory memory;
+    cr_assert_eq(sl_host_memory_open(8192, "sluice-test", false, &memory), SLUICE_OK);
+    memory.base[5] = 1; /* the owner may */
+    cr_assert_eq(mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0), MAP_FAILED);
+    cr_assert_neq(pwrite(memory.fd, "x", 1, 0), 1);
+    cr_assert_neq(ftruncate(memory.fd, 0), 0);
+    const uint8_t *peer = mmap(NULL, 8192, PROT_READ, MAP_SHARED, memory.fd, 0);
+    cr_assert_neq((const void *)peer, MAP_FAILED);
+    cr_assert_eq(peer[5], 1);
+    sl_host_memory_drop(&memory);
+}
+
+Test(host_process, memory_that_can_shrink_or_has_another_size_is_not_mapped)
+{
+    struct sl_host_memory mapped = {0}, memory;
+    int loose = memfd_create("sluice-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    cr_assert_eq(ftruncate(loose, 8192), 0);
+    cr_assert_eq(sl_host_memory_map(loose, 8192, false, &mapped), SLUICE_PROTOCOL);
+    cr_assert_eq(sl_host_memory_open(8192, "sluice-test", false, &memory), SLUICE_OK);
+    cr_assert_eq(sl_host_memory_map(dup(memory.fd), 16384, false, &mapped), SLUICE_PROTOCOL);
+    cr_assert_null(mapped.base);
+    sl_host_memory_drop(&memory);
+}
+
 static sluice_status open_with(struct rig *rig, const struct sluice_blob *blobs)
 {
     const uint8_t peers[2] = {0, 3};
