@@ -413,7 +413,7 @@ Test(attack, gives_up_a_rank_that_does_not_read)
 {
     struct test_ranks *ranks = prepared(3);
     for (uint32_t i = 0; i < 2; i++)
-        ranks->rank[i].config.heartbeat_ns = 50 * SLUICE_MILLISECOND;
+        ranks->rank[i].config.heartbeat_ns = 200 * SLUICE_MILLISECOND;
     int fd = join_as_rank_2(ranks);
     rank_2_is_lost(ranks, "no sign of life");
     close(fd);

@@ -13,7 +13,7 @@
 #include "support/ranks.h"
 
 #define LONG  (30 * SLUICE_SECOND)
-#define SHORT (500 * SLUICE_MILLISECOND)
+#define SHORT (2 * SLUICE_SECOND)
 
 static void says(const struct test_rank *rank, sluice_status status, const char *part)
 {

@@ -265,7 +265,7 @@ Test(control, notices_a_stopped_rank_by_its_silence)
     struct test_ranks *ranks = test_ranks_new(3, LONG);
     int ready = -1;
     for (uint32_t i = 0; i < 3; i++)
-        ranks->rank[i].config.heartbeat_ns = 50 * SLUICE_MILLISECOND;
+        ranks->rank[i].config.heartbeat_ns = 200 * SLUICE_MILLISECOND;
     pid_t child = start_child(ranks, &ready);
     test_ranks_open(ranks, 1 | 4);
     child_is_ready(ready);
@@ -273,7 +273,7 @@ Test(control, notices_a_stopped_rank_by_its_silence)
     for (uint32_t i = 0; i < 3; i += 2) {
         struct sl_note note;
         cr_assert(test_wait_lost(&ranks->rank[i], 1, &note), "rank %u", i);
-        cr_assert_not_null(strstr(note.text, "no sign of life in 5 heartbeats of 50 ms"), "%s", note.text);
+        cr_assert_not_null(strstr(note.text, "no sign of life in 5 heartbeats of 200 ms"), "%s", note.text);
     }
     end_child(child);
     test_ranks_end(ranks);
