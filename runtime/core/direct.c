@@ -34,6 +34,8 @@ sluice_status sl_direct_check(const struct sl_sealed *sealed, const struct sluic
                        "a transfer in a stream of the caller takes no gates: its order counts");
     if (options->landing != SLUICE_LANDING_IN_PLACE || options->pace_bytes_per_second != 0)
         return sl_fail(SLUICE_INVALID, "submit", "a transfer in a stream of the caller lands in place and has no pace");
+    if (options->params != NULL)
+        return sl_fail(SLUICE_INVALID, "submit", "a transfer in a stream of the caller moves all parameters");
     return check_plan(sealed);
 }
 
@@ -43,8 +45,8 @@ sluice_status sl_direct_enqueue(struct sluice_transfer *transfer, void *stream)
     const struct sl_driver_config *config = &transfer->runtime->driver_config;
     sluice_status status = SLUICE_OK;
     for (uint32_t w = 0; w < transfer->config.windows && status == SLUICE_OK; w++)
-        if (sealed->in_place[w].local != NULL)
-            status = config->ops->copy_on(sealed->in_place[w].local, stream);
+        if (sealed->full.in_place[w].local != NULL)
+            status = config->ops->copy_on(sealed->full.in_place[w].local, stream);
     if (status == SLUICE_OK)
         status = config->ops->point_open(&config->backend, SLUICE_POINT_STREAM, stream, &transfer->after);
     return status;

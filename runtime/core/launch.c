@@ -79,9 +79,9 @@ static uint64_t cookie_of(const struct sl_launch *launch, uint32_t node)
 
 static const struct sl_window_ops *ops_of(const struct sl_launch *launch)
 {
-    const struct sl_sealed *sealed = launch->transfer->sealed;
+    const struct sl_view *view = launch->transfer->view;
     _Bool landed = launch->window < launch->transfer->config.staged;
-    return landed ? &sealed->landed[launch->window] : &sealed->in_place[launch->window];
+    return landed ? &view->landed[launch->window] : &view->in_place[launch->window];
 }
 
 static struct sluice_op copy_op(struct sluice_set *set)
@@ -157,7 +157,7 @@ static _Bool op_of(const struct sl_driver *driver, const struct sl_launch *launc
         return tail_step(launch, ret);
     case STEP_COMMIT:
         *ret_node = SL_NODE_COMMIT;
-        return copy_step(launch->transfer->sealed->commit, ret);
+        return copy_step(launch->transfer->view->commit, ret);
     case STEP_END:
         break;
     }

@@ -7,7 +7,6 @@
  */
 #include "runtime/core/sealed.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/parse.h"
@@ -79,78 +78,16 @@ static sluice_status take_shadow(struct sl_sealed *sealed)
     return take(sealed, sealed->shadow_memory_kind, sealed->shadow_bytes, &sealed->shadow);
 }
 
-/* The largest number of pieces that one set can have. */
-static size_t scratch_need(const struct sl_sealed *sealed)
-{
-    const struct sl_schedule *schedule = &sealed->schedule;
-    size_t most = 1;
-    size_t staged = 0;
-    for (uint32_t i = 0; i < schedule->rule.windows; i++) {
-        const struct sl_window *w = &schedule->windows[i];
-        size_t pieces = w->local_count;
-        for (uint32_t m = 0; m < w->message_count; m++)
-            pieces += schedule->messages[w->first_message + m].piece_count;
-        most = pieces > most ? pieces : most;
-        staged += i < sealed->staged ? pieces : 0;
-    }
-    return staged > most ? staged : most;
-}
-
-static uint8_t window_flags(const struct sl_window_ops *ops)
-{
-    unsigned flags = 0;
-    flags |= ops->pack != NULL ? SL_WINDOW_PACK : 0u;
-    flags |= ops->message_count > 0 ? SL_WINDOW_GROUP : 0u;
-    flags |= ops->unpack != NULL ? SL_WINDOW_UNPACK : 0u;
-    flags |= ops->local != NULL ? SL_WINDOW_LOCAL : 0u;
-    return (uint8_t)flags;
-}
-
-static sluice_status take_tables(struct sl_sealed *sealed)
-{
-    struct sl_mem *mem = sealed->plan->mem;
-    size_t windows = sealed->schedule.rule.windows;
-    size_t messages = sealed->schedule.message_count;
-    size_t params = sealed->plan->store.param_count;
-    sealed->in_place = sl_new_array(mem, windows, sizeof *sealed->in_place, "windows");
-    sealed->messages = sl_new_array(mem, messages, sizeof *sealed->messages, "messages");
-    sealed->flags = sl_new_array(mem, windows, 1, "window flags");
-    sealed->first[0] = sl_new_array(mem, params, sizeof(uint32_t), "first windows");
-    sealed->first[1] = sl_new_array(mem, params, sizeof(uint32_t), "first windows");
-    sealed->arrivals = sl_new_array(mem, params, sizeof *sealed->arrivals, "arrivals");
-    _Bool complete = sealed->in_place != NULL && sealed->messages != NULL && sealed->flags != NULL &&
-                     sealed->first[0] != NULL && sealed->first[1] != NULL && sealed->arrivals != NULL;
-    if (sealed->staged > 0 && complete) {
-        sealed->landed = sl_new_array(mem, sealed->staged, sizeof *sealed->landed, "shadow windows");
-        sealed->landed_messages = sl_new_array(mem, messages, sizeof *sealed->landed_messages, "shadow messages");
-        complete = sealed->landed != NULL && sealed->landed_messages != NULL;
-    }
-    return complete ? SLUICE_OK : SLUICE_NOMEM;
-}
-
-static int by_window(const void *a, const void *b)
-{
-    const struct sl_arrival *x = a;
-    const struct sl_arrival *y = b;
-    if (x->window != y->window)
-        return x->window < y->window ? -1 : 1;
-    return x->param < y->param ? -1 : x->param > y->param;
-}
-
 static sluice_status index_params(struct sl_sealed *sealed)
 {
-    const struct sl_plan *store = &sealed->plan->store;
-    sl_schedule_first_windows(store, &sealed->half, &sealed->schedule, sealed->first[SLUICE_ROLE_SOURCE],
-                              sealed->first[SLUICE_ROLE_DESTINATION]);
-    uint32_t *last = sl_new_array(sealed->plan->mem, store->param_count, sizeof *last, "last windows");
-    if (last == NULL)
+    struct sl_mem *mem = sealed->plan->mem;
+    size_t params = sealed->plan->store.param_count;
+    sealed->first[0] = sl_new_array(mem, params, sizeof(uint32_t), "first windows");
+    sealed->first[1] = sl_new_array(mem, params, sizeof(uint32_t), "first windows");
+    if (sealed->first[0] == NULL || sealed->first[1] == NULL)
         return SLUICE_NOMEM;
-    sl_schedule_last_windows(store, &sealed->half, &sealed->schedule, last);
-    for (uint32_t param = 0; param < store->param_count; param++)
-        if (last[param] != UINT32_MAX)
-            sealed->arrivals[sealed->arrival_count++] = (struct sl_arrival){last[param], param};
-    qsort(sealed->arrivals, sealed->arrival_count, sizeof *sealed->arrivals, by_window);
-    sl_free(sealed->plan->mem, last);
+    sl_schedule_first_windows(&sealed->plan->store, &sealed->half, &sealed->schedule, sealed->first[SLUICE_ROLE_SOURCE],
+                              sealed->first[SLUICE_ROLE_DESTINATION]);
     return SLUICE_OK;
 }
 
@@ -175,18 +112,15 @@ static void close_tail(struct sl_sealed *sealed)
     }
 }
 
-static sluice_status build_sets(struct sl_sealed *sealed)
+static uint64_t peak_bytes(const struct sl_schedule *schedule)
 {
-    sealed->scratch =
-        sl_new_array(sealed->plan->mem, scratch_need(sealed), sizeof *sealed->scratch, "copies of a window");
-    if (sealed->scratch == NULL)
-        return SLUICE_NOMEM;
-    sluice_status status = sl_sealed_build_windows(sealed);
-    if (status == SLUICE_OK && sealed->staged > 0)
-        status = sl_sealed_build_commit(sealed);
-    sl_free(sealed->plan->mem, sealed->scratch);
-    sealed->scratch = NULL;
-    return status;
+    uint64_t peak = 0;
+    for (uint32_t w = 0; w < schedule->rule.windows; w++) {
+        const struct sl_window *window = &schedule->windows[w];
+        uint64_t busier = window->send_bytes > window->recv_bytes ? window->send_bytes : window->recv_bytes;
+        peak = busier > peak ? busier : peak;
+    }
+    return peak;
 }
 
 sluice_status sl_sealed_build(struct sl_sealed *sealed, const struct sl_seal_result *agreed,
@@ -200,44 +134,32 @@ sluice_status sl_sealed_build(struct sl_sealed *sealed, const struct sl_seal_res
     sealed->schedule_built = 1;
     sealed->slots = agreed->rule.slots;
     sealed->staged = agreed->staged;
+    sealed->peak_bytes = peak_bytes(&sealed->schedule);
     status = sl_launch_lanes(sealed->driver, sealed->slots);
     if (status == SLUICE_OK)
         status = open_tail(sealed);
-    if (status == SLUICE_OK)
-        status = take_tables(sealed);
     if (status == SLUICE_OK)
         status = take_slots(sealed);
     if (status == SLUICE_OK)
         status = take_shadow(sealed);
     if (status == SLUICE_OK)
-        status = build_sets(sealed);
+        status = sl_view_open(sealed, NULL, 0, &sealed->full);
     if (status == SLUICE_OK)
-        status = index_params(sealed);
-    for (uint32_t w = 0; w < agreed->rule.windows && status == SLUICE_OK; w++) {
-        const struct sl_window *window = &sealed->schedule.windows[w];
-        uint64_t busier = window->send_bytes > window->recv_bytes ? window->send_bytes : window->recv_bytes;
-        sealed->flags[w] = window_flags(&sealed->in_place[w]);
-        sealed->peak_bytes = busier > sealed->peak_bytes ? busier : sealed->peak_bytes;
-    }
-    return status;
+        status = sl_view_build(sealed, &sealed->full);
+    return status == SLUICE_OK ? index_params(sealed) : status;
 }
 
 sluice_status sl_sealed_refresh(struct sl_sealed *sealed)
 {
     if (!sealed->any_dirty)
         return SLUICE_OK;
-    struct sl_mem *mem = sealed->plan->mem;
-    sealed->scratch = sl_new_array(mem, scratch_need(sealed), sizeof *sealed->scratch, "copies of a window");
-    if (sealed->scratch == NULL)
-        return SLUICE_NOMEM;
-    sluice_status status = SLUICE_OK;
+    sluice_status status = sl_sealed_scratch(sealed);
     for (uint32_t w = 0; w < sealed->schedule.rule.windows && status == SLUICE_OK; w++)
         if (sl_sealed_window_dirty(sealed, w))
-            status = sl_sealed_build_window(sealed, w);
+            status = sl_view_build_window(sealed, &sealed->full, w);
     if (status == SLUICE_OK && sealed->staged > 0)
-        status = sl_sealed_build_commit(sealed);
-    sl_free(mem, sealed->scratch);
-    sealed->scratch = NULL;
+        status = sl_view_build_commit(sealed, &sealed->full);
+    sl_sealed_scratch_drop(sealed);
     if (status == SLUICE_OK) {
         memset(sealed->dirty, 0, 2 * sealed->plan->store.param_count);
         sealed->any_dirty = 0;
@@ -262,15 +184,10 @@ static void give_memory(struct sl_sealed *sealed)
 static void free_tables(struct sl_sealed *sealed)
 {
     struct sl_mem *mem = sealed->plan->mem;
+    sl_view_drop(sealed, &sealed->full);
     sl_free(mem, sealed->shadow_base);
-    sl_free(mem, sealed->in_place);
-    sl_free(mem, sealed->landed);
-    sl_free(mem, sealed->messages);
-    sl_free(mem, sealed->landed_messages);
-    sl_free(mem, sealed->flags);
     sl_free(mem, sealed->first[0]);
     sl_free(mem, sealed->first[1]);
-    sl_free(mem, sealed->arrivals);
     sl_free(mem, sealed->dirty);
 }
 
@@ -293,7 +210,7 @@ void sl_sealed_drop(struct sl_sealed *sealed)
         plan->sealed = NULL;
     close_tail(sealed);
     pthread_mutex_unlock(&plan->lock);
-    sl_sealed_close_windows(sealed);
+    sl_view_close_sets(sealed, &sealed->full);
     give_memory(sealed);
     sl_sealed_release(sealed);
 }

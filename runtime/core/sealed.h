@@ -27,6 +27,26 @@ struct sl_arrival {
     uint32_t param;
 };
 
+/*
+ * What runs submit: all parameters (`full` of a sealed plan), or those of one transfer. Windows and slots
+ * are the full plan's; a message has the pieces of its parameters that are there, and none has no message.
+ */
+struct sl_view {
+    const uint64_t *params; /* bitmap; NULL: all */
+    size_t words;
+    struct sl_window_ops *in_place; /* rule.windows of them */
+    struct sl_window_ops *landed;   /* `staged` of them: into shadow; NULL without */
+    struct sluice_message *messages;
+    struct sluice_message *landed_messages;
+    struct sluice_set *commit;
+    uint8_t *flags;              /* SL_WINDOW_... per window */
+    uint64_t *window_bytes;      /* sent, received and copied */
+    uint64_t bytes;              /* their sum */
+    uint64_t landing_bytes;      /* that arrive in the staged windows: what a commit copies */
+    struct sl_arrival *arrivals; /* sorted by window */
+    uint32_t arrival_count;
+};
+
 enum sl_seal_stage {
     SL_STAGE_QUEUED = 0,
     SL_STAGE_TERMS = 1, /* a round of seal.h is under way */
@@ -85,19 +105,12 @@ struct sl_sealed {
     uint64_t shadow_bytes;
     uint64_t *shadow_base; /* staged + 1 offsets */
 
-    struct sl_window_ops *in_place; /* rule.windows of them */
-    struct sl_window_ops *landed;   /* `staged` of them: into shadow; NULL without */
-    struct sluice_message *messages;
-    struct sluice_message *landed_messages;
-    struct sluice_set *commit;
+    struct sl_view full;
     struct sluice_copy *scratch; /* pieces of one set while building */
     size_t scratch_count;
 
-    uint8_t *flags;              /* SL_WINDOW_... per window */
-    uint32_t *first[2];          /* by role, per parameter */
-    struct sl_arrival *arrivals; /* sorted by window */
-    uint32_t arrival_count;
-    uint8_t *dirty; /* 2 * param + role: rebound since the sets were built; NULL: none ever */
+    uint32_t *first[2]; /* by role, per parameter */
+    uint8_t *dirty;     /* 2 * param + role: rebound since the sets were built; NULL: none ever */
     _Bool any_dirty;
 };
 
@@ -113,13 +126,27 @@ void sl_sealed_drop(struct sl_sealed *sealed);
 void sl_sealed_keep(struct sl_sealed *sealed);
 void sl_sealed_release(struct sl_sealed *sealed);
 
-/* --- sealed_sets.c: windows to copy sets and messages --- */
-sluice_status sl_sealed_build_windows(struct sl_sealed *sealed);
-/* One window again, both landings; the old sets are closed first. */
-sluice_status sl_sealed_build_window(struct sl_sealed *sealed, uint32_t window);
-sluice_status sl_sealed_build_commit(struct sl_sealed *sealed);
+/* --- sealed_view.c --- */
+/* Tables of a view, flags, bytes and arrivals; pure. `params` outlives it. NOMEM. Drop it in any case. */
+sluice_status sl_view_open(const struct sl_sealed *sealed, const uint64_t *params, size_t words, struct sl_view *ret);
+void sl_view_drop(const struct sl_sealed *sealed, struct sl_view *view);
+_Bool sl_view_has(const struct sl_view *view, uint32_t param);
+/* Bytes on the wire of what the view has of a message; 0: it is not sent. */
+uint64_t sl_view_message_bytes(const struct sl_sealed *sealed, const struct sl_view *view,
+                               const struct sl_message *message);
+/* All sets of a view, on the scheduler thread. NOMEM, DEVICE. */
+sluice_status sl_view_build(struct sl_sealed *sealed, struct sl_view *view);
+/* Room for the copies of one set while sets are built. */
+sluice_status sl_sealed_scratch(struct sl_sealed *sealed);
+void sl_sealed_scratch_drop(struct sl_sealed *sealed);
+uint32_t sl_piece_param(const struct sl_sealed *sealed, const struct sl_piece *piece);
+
+/* --- sealed_sets.c: windows to copy sets and messages, on the scheduler thread --- */
+/* One window, both landings; old sets are closed first. */
+sluice_status sl_view_build_window(struct sl_sealed *sealed, struct sl_view *view, uint32_t window);
+sluice_status sl_view_build_commit(struct sl_sealed *sealed, struct sl_view *view);
+void sl_view_close_sets(const struct sl_sealed *sealed, struct sl_view *view);
 _Bool sl_sealed_window_dirty(const struct sl_sealed *sealed, uint32_t window);
-void sl_sealed_close_windows(struct sl_sealed *sealed);
 /* Bytes of shadow memory that windows [0, staged) need; fills shadow_base. */
 uint64_t sl_sealed_place_shadow(struct sl_sealed *sealed);
 

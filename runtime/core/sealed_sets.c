@@ -38,15 +38,26 @@ static struct sluice_strided flat(const uint8_t *memory, uint64_t offset)
     return (struct sluice_strided){.address = (uint64_t)(uintptr_t)memory + offset, .row_bytes = UINT64_MAX};
 }
 
-static void add_copy(struct sl_sealed *sealed, const struct sl_piece *piece, struct sluice_strided from,
-                     struct sluice_strided to)
+uint32_t sl_piece_param(const struct sl_sealed *sealed, const struct sl_piece *piece)
+{
+    return task_of(sealed, piece)->param;
+}
+
+static _Bool has(const struct sl_sealed *sealed, const struct sl_view *view, const struct sl_piece *piece)
+{
+    return sl_view_has(view, sl_piece_param(sealed, piece));
+}
+
+/* `message`: its place among the messages of the view's window. */
+static void add_copy(struct sl_sealed *sealed, const struct sl_piece *piece, uint32_t message,
+                     struct sluice_strided from, struct sluice_strided to)
 {
     sealed->scratch[sealed->scratch_count++] = (struct sluice_copy){
         .from = from,
         .to = to,
         .bytes = piece->end - piece->begin,
-        .message = piece->message,
-        .param = task_of(sealed, piece)->param,
+        .message = message,
+        .param = sl_piece_param(sealed, piece),
     };
 }
 
@@ -77,18 +88,43 @@ static struct sluice_strided destination_of(const struct sl_sealed *sealed, cons
     return place;
 }
 
-static sluice_status build_pack(struct sl_sealed *sealed, uint32_t window, struct sluice_set **ret)
+/* Where the pieces of one message begin in it: each at the next multiple of 16, absent ones left out. */
+struct packing {
+    uint64_t offset;
+};
+
+static uint64_t pack_piece(struct packing *packing, const struct sl_piece *piece)
 {
-    const struct sl_schedule *schedule = &sealed->schedule;
-    const struct sl_window *w = &schedule->windows[window];
+    uint64_t offset = packing->offset;
+    packing->offset += round_up(piece->end - piece->begin);
+    return offset;
+}
+
+static void add_packed(struct sl_sealed *sealed, const struct sl_view *view, const struct sl_message *message,
+                       uint32_t index, const uint8_t *slot)
+{
+    struct packing packing = {message->offset};
+    for (uint32_t p = 0; p < message->piece_count; p++) {
+        const struct sl_piece *piece = &sealed->schedule.pieces[message->first_piece + p];
+        if (has(sealed, view, piece))
+            add_copy(sealed, piece, index, user_side(sealed, piece, SLUICE_ROLE_SOURCE),
+                     flat(slot, pack_piece(&packing, piece)));
+    }
+}
+
+static sluice_status build_pack(struct sl_sealed *sealed, const struct sl_view *view, uint32_t window,
+                                struct sluice_set **ret)
+{
+    const struct sl_window *w = &sealed->schedule.windows[window];
     const uint8_t *slot = sealed->slot_send[window % sealed->slots];
+    uint32_t index = 0;
     for (uint32_t m = 0; m < w->message_count; m++) {
-        const struct sl_message *message = &schedule->messages[w->first_message + m];
-        for (uint32_t p = 0; p < message->piece_count && !message->receive && message->offset != SL_NO_SLOT; p++) {
-            const struct sl_piece *piece = &schedule->pieces[message->first_piece + p];
-            add_copy(sealed, piece, user_side(sealed, piece, SLUICE_ROLE_SOURCE),
-                     flat(slot, message->offset + piece->offset));
-        }
+        const struct sl_message *message = &sealed->schedule.messages[w->first_message + m];
+        if (sl_view_message_bytes(sealed, view, message) == 0)
+            continue;
+        if (!message->receive && message->offset != SL_NO_SLOT)
+            add_packed(sealed, view, message, index, slot);
+        index++;
     }
     return close_scratch(sealed, SLUICE_COPY_PACK, ret);
 }
@@ -113,11 +149,11 @@ static uint64_t message_address(const struct sl_sealed *sealed, uint32_t window,
 }
 
 static void fill_message(const struct sl_sealed *sealed, uint32_t window, const struct sl_message *message,
-                         struct landing *landing, struct sluice_message *ret)
+                         uint64_t bytes, struct landing *landing, struct sluice_message *ret)
 {
     *ret = (struct sluice_message){
         .address = message_address(sealed, window, message, landing),
-        .bytes = message->bytes,
+        .bytes = bytes,
         .peer = message->peer,
         .receive = message->receive,
         .staged = message->offset != SL_NO_SLOT,
@@ -125,32 +161,50 @@ static void fill_message(const struct sl_sealed *sealed, uint32_t window, const 
     };
 }
 
-/* Messages, unpack and local copies of one window for one landing. */
-static sluice_status build_landing(struct sl_sealed *sealed, uint32_t window, struct landing landing,
-                                   struct sluice_message *messages, struct sl_window_ops *ops)
+static void add_unpacked(struct sl_sealed *sealed, const struct sl_view *view, const struct sl_message *message,
+                         uint32_t index, const uint8_t *slot, struct landing *landing)
 {
-    const struct sl_schedule *schedule = &sealed->schedule;
-    const struct sl_window *w = &schedule->windows[window];
+    struct packing packing = {message->offset};
+    for (uint32_t p = 0; p < message->piece_count; p++) {
+        const struct sl_piece *piece = &sealed->schedule.pieces[message->first_piece + p];
+        if (has(sealed, view, piece))
+            add_copy(sealed, piece, index, flat(slot, pack_piece(&packing, piece)),
+                     destination_of(sealed, piece, landing));
+    }
+}
+
+static sluice_status build_local(struct sl_sealed *sealed, const struct sl_view *view, const struct sl_window *w,
+                                 struct landing *landing, struct sluice_set **ret)
+{
+    for (uint32_t p = 0; p < w->local_count; p++) {
+        const struct sl_piece *piece = &sealed->schedule.pieces[w->first_local + p];
+        if (has(sealed, view, piece))
+            add_copy(sealed, piece, SLUICE_MESSAGE_NONE, user_side(sealed, piece, SLUICE_ROLE_SOURCE),
+                     destination_of(sealed, piece, landing));
+    }
+    return close_scratch(sealed, SLUICE_COPY_LOCAL, ret);
+}
+
+/* Messages, unpack and local copies of one window for one landing. */
+static sluice_status build_landing(struct sl_sealed *sealed, const struct sl_view *view, uint32_t window,
+                                   struct landing landing, struct sluice_message *messages, struct sl_window_ops *ops)
+{
+    const struct sl_window *w = &sealed->schedule.windows[window];
+    uint32_t index = 0;
     for (uint32_t m = 0; m < w->message_count; m++) {
-        const struct sl_message *message = &schedule->messages[w->first_message + m];
-        fill_message(sealed, window, message, &landing, &messages[m]);
-        for (uint32_t p = 0; p < message->piece_count && message->receive && message->offset != SL_NO_SLOT; p++) {
-            const struct sl_piece *piece = &schedule->pieces[message->first_piece + p];
-            const uint8_t *slot = sealed->slot_recv[window % sealed->slots];
-            add_copy(sealed, piece, flat(slot, message->offset + piece->offset),
-                     destination_of(sealed, piece, &landing));
-        }
+        const struct sl_message *message = &sealed->schedule.messages[w->first_message + m];
+        uint64_t bytes = sl_view_message_bytes(sealed, view, message);
+        if (bytes == 0)
+            continue;
+        fill_message(sealed, window, message, bytes, &landing, &messages[index]);
+        if (message->receive && message->offset != SL_NO_SLOT)
+            add_unpacked(sealed, view, message, index, sealed->slot_recv[window % sealed->slots], &landing);
+        index++;
     }
     ops->messages = messages;
-    ops->message_count = w->message_count;
+    ops->message_count = index;
     sluice_status status = close_scratch(sealed, SLUICE_COPY_UNPACK, &ops->unpack);
-    if (status != SLUICE_OK)
-        return status;
-    for (uint32_t p = 0; p < w->local_count; p++) {
-        const struct sl_piece *piece = &schedule->pieces[w->first_local + p];
-        add_copy(sealed, piece, user_side(sealed, piece, SLUICE_ROLE_SOURCE), destination_of(sealed, piece, &landing));
-    }
-    return close_scratch(sealed, SLUICE_COPY_LOCAL, &ops->local);
+    return status == SLUICE_OK ? build_local(sealed, view, w, &landing, &ops->local) : status;
 }
 
 static void close_set(const struct sl_sealed *sealed, struct sluice_set **set)
@@ -169,56 +223,50 @@ static void close_ops(const struct sl_sealed *sealed, struct sl_window_ops *ops)
     close_set(sealed, &ops->local);
 }
 
-sluice_status sl_sealed_build_window(struct sl_sealed *sealed, uint32_t window)
+sluice_status sl_view_build_window(struct sl_sealed *sealed, struct sl_view *view, uint32_t window)
 {
     uint32_t first = sealed->schedule.windows[window].first_message;
-    struct sl_window_ops *ops = &sealed->in_place[window];
+    struct sl_window_ops *ops = &view->in_place[window];
     if (window < sealed->staged)
-        close_ops(sealed, &sealed->landed[window]);
+        close_ops(sealed, &view->landed[window]);
     close_ops(sealed, ops);
-    sluice_status status = build_pack(sealed, window, &ops->pack);
+    sluice_status status = build_pack(sealed, view, window, &ops->pack);
     if (status == SLUICE_OK)
-        status = build_landing(sealed, window, (struct landing){NULL, 0}, &sealed->messages[first], ops);
+        status = build_landing(sealed, view, window, (struct landing){NULL, 0}, &view->messages[first], ops);
     if (status != SLUICE_OK || window >= sealed->staged)
         return status;
-    struct sl_window_ops *landed = &sealed->landed[window];
+    struct sl_window_ops *landed = &view->landed[window];
     landed->pack = ops->pack;
     landed->shared_pack = 1;
     struct landing landing = {sealed->shadow, sealed->shadow_base[window]};
-    return build_landing(sealed, window, landing, &sealed->landed_messages[first], landed);
+    return build_landing(sealed, view, window, landing, &view->landed_messages[first], landed);
 }
 
-sluice_status sl_sealed_build_windows(struct sl_sealed *sealed)
+void sl_view_close_sets(const struct sl_sealed *sealed, struct sl_view *view)
 {
-    sluice_status status = SLUICE_OK;
-    for (uint32_t w = 0; w < sealed->schedule.rule.windows && status == SLUICE_OK; w++)
-        status = sl_sealed_build_window(sealed, w);
-    return status;
-}
-
-void sl_sealed_close_windows(struct sl_sealed *sealed)
-{
-    for (uint32_t w = 0; sealed->landed != NULL && w < sealed->staged; w++)
-        close_ops(sealed, &sealed->landed[w]);
-    for (uint32_t w = 0; sealed->in_place != NULL && w < sealed->schedule.rule.windows; w++)
-        close_ops(sealed, &sealed->in_place[w]);
-    close_set(sealed, &sealed->commit);
+    for (uint32_t w = 0; view->landed != NULL && w < sealed->staged; w++)
+        close_ops(sealed, &view->landed[w]);
+    for (uint32_t w = 0; view->in_place != NULL && w < sealed->schedule.rule.windows; w++)
+        close_ops(sealed, &view->in_place[w]);
+    close_set(sealed, &view->commit);
 }
 
 /* Calls `visit` for every destination piece of a window, in the order in which build_landing places them. */
-static void each_destination(struct sl_sealed *sealed, uint32_t window, struct landing *landing,
-                             void (*visit)(struct sl_sealed *sealed, const struct sl_piece *piece,
-                                           struct landing *landing))
+static void
+each_destination(struct sl_sealed *sealed, const struct sl_view *view, uint32_t window, struct landing *landing,
+                 void (*visit)(struct sl_sealed *sealed, const struct sl_piece *piece, struct landing *landing))
 {
     const struct sl_schedule *schedule = &sealed->schedule;
     const struct sl_window *w = &schedule->windows[window];
     for (uint32_t m = 0; m < w->message_count; m++) {
         const struct sl_message *message = &schedule->messages[w->first_message + m];
         for (uint32_t p = 0; p < message->piece_count && message->receive; p++)
-            visit(sealed, &schedule->pieces[message->first_piece + p], landing);
+            if (has(sealed, view, &schedule->pieces[message->first_piece + p]))
+                visit(sealed, &schedule->pieces[message->first_piece + p], landing);
     }
     for (uint32_t p = 0; p < w->local_count; p++)
-        visit(sealed, &schedule->pieces[w->first_local + p], landing);
+        if (has(sealed, view, &schedule->pieces[w->first_local + p]))
+            visit(sealed, &schedule->pieces[w->first_local + p], landing);
 }
 
 static void visit_size(struct sl_sealed *sealed, const struct sl_piece *piece, struct landing *landing)
@@ -230,28 +278,29 @@ static void visit_size(struct sl_sealed *sealed, const struct sl_piece *piece, s
 static void visit_commit(struct sl_sealed *sealed, const struct sl_piece *piece, struct landing *landing)
 {
     struct sluice_strided to = user_side(sealed, piece, SLUICE_ROLE_DESTINATION);
-    add_copy(sealed, piece, flat(landing->shadow, landing->offset), to);
-    sealed->scratch[sealed->scratch_count - 1].message = SLUICE_MESSAGE_NONE;
+    add_copy(sealed, piece, SLUICE_MESSAGE_NONE, flat(landing->shadow, landing->offset), to);
     landing->offset += round_up(piece->end - piece->begin);
 }
 
 uint64_t sl_sealed_place_shadow(struct sl_sealed *sealed)
 {
+    const struct sl_view all = {.params = NULL};
     struct landing landing = {NULL, 0};
     for (uint32_t w = 0; w < sealed->staged; w++) {
         sealed->shadow_base[w] = landing.offset;
-        each_destination(sealed, w, &landing, visit_size);
+        each_destination(sealed, &all, w, &landing, visit_size);
     }
     return landing.offset;
 }
 
-sluice_status sl_sealed_build_commit(struct sl_sealed *sealed)
+sluice_status sl_view_build_commit(struct sl_sealed *sealed, struct sl_view *view)
 {
-    close_set(sealed, &sealed->commit);
-    struct landing landing = {sealed->shadow, 0};
-    for (uint32_t w = 0; w < sealed->staged; w++)
-        each_destination(sealed, w, &landing, visit_commit);
-    return close_scratch(sealed, SLUICE_COPY_COMMIT, &sealed->commit);
+    close_set(sealed, &view->commit);
+    for (uint32_t w = 0; w < sealed->staged; w++) {
+        struct landing landing = {sealed->shadow, sealed->shadow_base[w]};
+        each_destination(sealed, view, w, &landing, visit_commit);
+    }
+    return close_scratch(sealed, SLUICE_COPY_COMMIT, &view->commit);
 }
 
 static _Bool piece_dirty(const struct sl_sealed *sealed, const struct sl_piece *piece, _Bool source, _Bool destination)

@@ -44,6 +44,8 @@ static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _B
     for (uint32_t i = 0; i < transfer->config.gate_count; i++)
         sl_gate_end(driver, &transfer->waits[i]);
     sl_transfer_drop_gates(transfer);
+    if (transfer->view != &sealed->full)
+        sl_view_close_sets(sealed, transfer->view);
     pass_turn(driver, transfer);
     pthread_mutex_lock(&plan->lock);
     sealed->live--;
@@ -144,6 +146,8 @@ void sl_transfer_begin(struct sl_driver *driver, struct sl_order *order)
         status = sl_fail(SLUICE_CLOSED, "transfer", "the runtime was closed before the transfer began");
     if (status == SLUICE_OK)
         status = sl_sealed_refresh(transfer->sealed);
+    if (status == SLUICE_OK && transfer->view != &transfer->sealed->full)
+        status = sl_view_build(transfer->sealed, transfer->view);
     if (status != SLUICE_OK) {
         sl_error_take(&error);
         fail_to_begin(driver, transfer, &error);
@@ -273,7 +277,7 @@ static void complete_progress(struct sl_driver *driver, const struct sluice_tran
     progress->version = transfer->config.version;
     progress->windows_total = transfer->config.windows;
     progress->params_done = transfer->arrived;
-    progress->params_total = transfer->sealed->arrival_count;
+    progress->params_total = transfer->view->arrival_count;
     progress->bytes_done = transfer->bytes_done;
     progress->bytes_total = transfer->bytes_total;
     progress->elapsed_ns = driver->now > transfer->submitted_ns ? driver->now - transfer->submitted_ns : 0;

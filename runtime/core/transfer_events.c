@@ -21,26 +21,20 @@ static uint32_t grow_prefix(struct sluice_transfer *transfer, uint32_t prefix)
     return prefix;
 }
 
-static uint64_t window_bytes(const struct sluice_transfer *transfer, uint32_t window)
-{
-    const struct sl_window *w = &transfer->sealed->schedule.windows[window];
-    return w->send_bytes + w->recv_bytes + w->local_bytes;
-}
-
 void sl_transfer_window_done(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t window)
 {
-    const struct sl_sealed *sealed = transfer->sealed;
+    const struct sl_view *view = transfer->view;
     SL_ASSERT(window < transfer->config.windows);
     if (transfer->window_done[window])
         return;
     transfer->window_done[window] = 1;
     if (transfer->window_time != NULL)
         transfer->window_time[window] = driver->now;
-    transfer->bytes_done += window_bytes(transfer, window);
+    transfer->bytes_done += view->window_bytes[window];
     uint32_t before = (uint32_t)atomic_load_explicit(&transfer->windows, memory_order_relaxed);
     uint32_t prefix = grow_prefix(transfer, before);
     uint32_t arrived = transfer->arrived;
-    while (arrived < sealed->arrival_count && sealed->arrivals[arrived].window < prefix)
+    while (arrived < view->arrival_count && view->arrivals[arrived].window < prefix)
         arrived++;
     uint32_t events =
         (transfer->window_events ? prefix - before : 0) + (transfer->param_events ? arrived - transfer->arrived : 0);
@@ -81,12 +75,12 @@ static void fill(const struct sluice_transfer *transfer, uint32_t kind, uint64_t
 /* The next event of a window or parameter among the first `limit` windows; false when there is none. */
 static _Bool next_window_event(struct sluice_transfer *transfer, uint32_t limit, struct sluice_event *ret)
 {
-    const struct sl_sealed *sealed = transfer->sealed;
+    const struct sl_view *view = transfer->view;
     while (transfer->window_cursor < limit) {
         uint32_t window = transfer->window_cursor;
         uint64_t time_ns = transfer->window_time != NULL ? transfer->window_time[window] : 0;
-        const struct sl_arrival *arrival = &sealed->arrivals[transfer->arrival_cursor];
-        if (transfer->param_events && transfer->arrival_cursor < sealed->arrival_count && arrival->window <= window) {
+        const struct sl_arrival *arrival = &view->arrivals[transfer->arrival_cursor];
+        if (transfer->param_events && transfer->arrival_cursor < view->arrival_count && arrival->window <= window) {
             transfer->arrival_cursor++;
             fill(transfer, SLUICE_EVENT_PARAM, time_ns, ret);
             ret->window = window;

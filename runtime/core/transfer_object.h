@@ -41,6 +41,9 @@ struct sluice_transfer {
     struct sluice_runtime *runtime;
     struct sluice_plan *plan; /* a user of it */
     struct sl_sealed *sealed;
+    struct sl_view *view; /* &sealed->full, or &part */
+    struct sl_view part;  /* of a partial transfer */
+    uint64_t *params;     /* our copy of the bitmap; NULL: all */
     struct sl_order submit;
     struct sl_order ask;
     atomic_uint asked;

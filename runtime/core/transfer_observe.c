@@ -61,7 +61,7 @@ sluice_status sluice_transfer_progress(const sluice_transfer *transfer, struct s
     if (!read_snapshot(&transfer->snapshot, &copy)) {
         copy.progress.windows_total = transfer->config.windows;
         copy.progress.version = transfer->config.version;
-        copy.progress.params_total = transfer->sealed->arrival_count;
+        copy.progress.params_total = transfer->view->arrival_count;
         copy.progress.bytes_total = transfer->bytes_total;
         copy.progress.left_ns = UINT64_MAX;
         copy.words[SL_PROGRESS_WORDS - 1] = transfer->submitted_ns;

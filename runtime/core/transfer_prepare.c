@@ -17,9 +17,11 @@ enum { GATE_NAME_MAX = 96 };
 static sluice_status check_options(const struct sl_sealed *sealed, const struct sluice_transfer_options *options)
 {
     uint32_t windows = sealed->schedule.rule.windows;
-    if (options->params != NULL || options->changed_only)
+    if (options->changed_only)
         return sl_fail(SLUICE_UNSUPPORTED, "submit",
-                       "partial transfers (params, changed_only) are not supported yet: leave both zero");
+                       "changed_only is not supported yet: leave it zero and name the parameters in `params`");
+    if (options->params != NULL && options->params_words == 0)
+        return sl_fail(SLUICE_INVALID, "submit", "params is given, but params_words is 0");
     if (options->verify)
         return sl_fail(SLUICE_UNSUPPORTED, "submit", "digests (verify) are not supported yet: leave it zero");
     if (options->landing > SLUICE_LANDING_SHADOW)
@@ -58,11 +60,19 @@ static int by_gate(const void *a, const void *b)
     return x->first_window < y->first_window ? -1 : x->first_window > y->first_window;
 }
 
-static uint32_t first_of_role(const struct sl_sealed *sealed, enum sluice_role role)
+/* The first window in which the transfer touches a parameter's buffer; UINT32_MAX: it does not. */
+static uint32_t first_window(const struct sluice_transfer *transfer, enum sluice_role role, uint32_t param)
+{
+    return sl_view_has(transfer->view, param) ? transfer->sealed->first[role][param] : UINT32_MAX;
+}
+
+static uint32_t first_of_role(const struct sluice_transfer *transfer, enum sluice_role role)
 {
     uint32_t first = UINT32_MAX;
-    for (size_t param = 0; param < sealed->plan->store.param_count; param++)
-        first = sealed->first[role][param] < first ? sealed->first[role][param] : first;
+    for (uint32_t param = 0; param < transfer->plan->store.param_count; param++) {
+        uint32_t window = first_window(transfer, role, param);
+        first = window < first ? window : first;
+    }
     return first;
 }
 
@@ -73,20 +83,21 @@ static void add_wish(struct wish *wishes, size_t *count, struct wish wish)
         wishes[(*count)++] = wish;
 }
 
-static size_t collect_wishes(const struct sl_sealed *sealed, const struct sluice_transfer_options *options,
+static size_t collect_wishes(const struct sluice_transfer *transfer, const struct sluice_transfer_options *options,
                              struct wish *wishes)
 {
     size_t count = 0;
-    add_wish(
-        wishes, &count,
-        (struct wish){options->source_gate, first_of_role(sealed, SLUICE_ROLE_SOURCE), UINT32_MAX, SLUICE_ROLE_SOURCE});
     add_wish(wishes, &count,
-             (struct wish){options->consumer_gate, first_of_role(sealed, SLUICE_ROLE_DESTINATION), UINT32_MAX,
+             (struct wish){options->source_gate, first_of_role(transfer, SLUICE_ROLE_SOURCE), UINT32_MAX,
+                           SLUICE_ROLE_SOURCE});
+    add_wish(wishes, &count,
+             (struct wish){options->consumer_gate, first_of_role(transfer, SLUICE_ROLE_DESTINATION), UINT32_MAX,
                            SLUICE_ROLE_DESTINATION});
     for (size_t i = 0; i < options->param_gate_count; i++) {
         const struct sluice_param_gate *gate = &options->param_gates[i];
         enum sluice_role role = (enum sluice_role)gate->role;
-        add_wish(wishes, &count, (struct wish){gate->gate, sealed->first[role][gate->param], gate->param, role});
+        add_wish(wishes, &count,
+                 (struct wish){gate->gate, first_window(transfer, role, gate->param), gate->param, role});
     }
     qsort(wishes, count, sizeof *wishes, by_gate);
     size_t kept = 0;
@@ -127,7 +138,7 @@ static sluice_status prepare_gates(struct sluice_transfer *transfer, const struc
     struct wish *wishes = sl_new_array(mem, most, sizeof *wishes, "gates");
     if (wishes == NULL)
         return SLUICE_NOMEM;
-    size_t count = collect_wishes(transfer->sealed, options, wishes);
+    size_t count = collect_wishes(transfer, options, wishes);
     transfer->gates = sl_new_array(mem, count + 1, sizeof *transfer->gates, "gates");
     transfer->waits = sl_new_array(mem, count + 1, sizeof *transfer->waits, "gates");
     transfer->gate_names = sl_new_array(mem, count + 1, GATE_NAME_MAX, "names of gates");
@@ -158,14 +169,42 @@ static sluice_status prepare_windows(struct sluice_transfer *transfer)
     return transfer->window_time != NULL ? SLUICE_OK : SLUICE_NOMEM;
 }
 
+/* The bitmap as it is compared between ranks: whole words, nothing beyond the plan's parameters. */
+static size_t bitmap_bytes(const struct sluice_plan *plan)
+{
+    return (plan->store.param_count + 63) / 64 * sizeof(uint64_t);
+}
+
+static sluice_status prepare_view(struct sluice_transfer *transfer, const struct sluice_transfer_options *options)
+{
+    struct sl_sealed *sealed = transfer->sealed;
+    size_t params = transfer->plan->store.param_count;
+    if (options->params == NULL)
+        return SLUICE_OK;
+    transfer->params = sl_new(transfer->runtime->mem, bitmap_bytes(transfer->plan), "parameters of a transfer");
+    if (transfer->params == NULL)
+        return SLUICE_NOMEM;
+    for (size_t i = 0; i < options->params_words * 64; i++) {
+        uint64_t bit = options->params[i / 64] & (UINT64_C(1) << (i % 64));
+        if (bit != 0 && i >= params)
+            return sl_fail(SLUICE_INVALID, "submit", "params names parameter %zu, the plan has %zu", i, params);
+        if (bit != 0)
+            transfer->params[i / 64] |= bit;
+    }
+    transfer->view = &transfer->part;
+    return sl_view_open(sealed, transfer->params, bitmap_bytes(transfer->plan) / sizeof(uint64_t), &transfer->part);
+}
+
 static uint64_t none_if_zero(uint64_t timeout)
 {
     return timeout == 0 ? UINT64_MAX : timeout;
 }
 
-static uint64_t digest_options(const struct sluice_transfer_options *options, uint64_t version)
+static uint64_t digest_options(const struct sluice_transfer *transfer, const struct sluice_transfer_options *options,
+                               uint64_t version)
 {
-    uint64_t sealed[] = {options->landing, options->allow_torn, version};
+    uint64_t part = transfer->params == NULL ? 0 : sl_hash64(transfer->params, bitmap_bytes(transfer->plan), 1);
+    uint64_t sealed[] = {options->landing, options->allow_torn, version, part};
     return sl_hash64(sealed, sizeof sealed, 0);
 }
 
@@ -178,10 +217,10 @@ static void configure(struct sluice_transfer *transfer, const struct sluice_tran
     transfer->config = (struct sl_run_config){
         .windows = schedule->rule.windows,
         .slots = sealed->slots,
-        .window_flags = sealed->flags,
+        .window_flags = transfer->view->flags,
         .staged = shadow ? sealed->staged : 0,
         .shadow = shadow,
-        .commit = shadow && sealed->commit != NULL,
+        .commit = shadow && transfer->view->landing_bytes > 0,
         .world_of_one = runtime->identity.world == 1,
         .priority = options->priority,
         .pace = options->pace_bytes_per_second,
@@ -195,7 +234,7 @@ static void configure(struct sluice_transfer *transfer, const struct sluice_tran
     transfer->landing = options->landing;
     transfer->window_events = options->window_events != 0;
     transfer->param_events = options->param_events != 0;
-    transfer->bytes_total = schedule->send_bytes + schedule->recv_bytes + schedule->local_bytes;
+    transfer->bytes_total = transfer->view->bytes;
 }
 
 /* Gives the run its number and version; the last step that can refuse. */
@@ -208,7 +247,7 @@ static sluice_status number(struct sluice_transfer *transfer, const struct sluic
                        (unsigned long long)version, (unsigned long long)sealed->last_version);
     transfer->number = sealed->next_run;
     transfer->config.version = version;
-    transfer->config.options_digest = digest_options(options, version);
+    transfer->config.options_digest = digest_options(transfer, options, version);
     transfer->config.key = ((uint64_t)sealed->number << 32) | transfer->number;
     return SLUICE_OK;
 }
@@ -226,6 +265,7 @@ static struct sluice_transfer *new_transfer(struct sluice_plan *plan, struct sl_
     transfer->runtime = runtime;
     transfer->plan = plan;
     transfer->sealed = sealed;
+    transfer->view = &sealed->full;
     transfer->run = SL_NO_RUN;
     transfer->submit.act = sl_transfer_begin;
     transfer->ask.act = sl_transfer_asked;
@@ -247,8 +287,11 @@ sluice_status sl_transfer_prepare(struct sluice_plan *plan, struct sl_sealed *se
     struct sluice_transfer *transfer = new_transfer(plan, sealed, &options);
     if (transfer == NULL)
         return SLUICE_NOMEM;
-    configure(transfer, &options);
-    status = number(transfer, &options);
+    status = prepare_view(transfer, &options);
+    if (status == SLUICE_OK) {
+        configure(transfer, &options);
+        status = number(transfer, &options);
+    }
     if (status == SLUICE_OK)
         status = prepare_gates(transfer, &options);
     if (status == SLUICE_OK)
@@ -292,7 +335,9 @@ void sl_transfer_release(struct sluice_transfer *transfer)
     struct sluice_plan *plan = transfer->plan;
     if (transfer->after != NULL)
         runtime->driver_config.ops->point_close(transfer->after);
+    sl_view_drop(transfer->sealed, &transfer->part);
     sl_sealed_release(transfer->sealed);
+    sl_free(mem, transfer->params);
     sl_free(mem, transfer->gates);
     sl_free(mem, transfer->waits);
     sl_free(mem, transfer->gate_names);

@@ -355,3 +355,39 @@ Test(transfer, waits_for_the_plans_earlier_one_whose_shadow_it_would_overwrite)
     sluice_transfer_destroy(last);
     solo_close(&solo);
 }
+
+Test(transfer, of_some_parameters_moves_those_alone)
+{
+    const uint64_t some = 1u << 1 | 1u << 3, outside = 1u << 7;
+    sluice_gate *gate = NULL;
+    solo_open(&solo, NULL);
+    solo_seal(&solo, 2, SOLO_PARAMS * SOLO_BYTES);
+    cr_assert_eq(sluice_gate_host(solo.runtime, &gate), SLUICE_OK);
+    struct sluice_param_gate absent = {.param = 0, .role = SLUICE_ROLE_SOURCE, .gate = gate};
+    struct sluice_transfer_options options = solo_options(&solo);
+    sluice_transfer *transfer = NULL;
+    options.param_events = 1;
+    options.params = &outside;
+    options.params_words = 1;
+    cr_expect_eq(sluice_submit(solo.plan, &options, &transfer), SLUICE_INVALID);
+    options.params = &some;
+    options.param_gates = &absent; /* of a parameter that does not move: it holds nothing */
+    options.param_gate_count = 1;
+    for (options.landing = 0; options.landing <= SLUICE_LANDING_SHADOW; options.landing++) {
+        memset(solo.destination, 0xee, sizeof solo.destination);
+        transfer = solo_submit(&solo, &options);
+        cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
+        cr_expect(solo_all(solo.destination[0], SOLO_BYTES, 0xee));
+        cr_expect(solo_all(solo.destination[1], SOLO_BYTES, 2));
+        cr_expect(solo_all(solo.destination[2], SOLO_BYTES, 0xee));
+        cr_expect(solo_all(solo.destination[3], SOLO_BYTES, 4));
+        struct sluice_progress progress = {.size = sizeof progress};
+        cr_assert_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
+        cr_expect_eq(progress.bytes_done, 2u * SOLO_BYTES);
+        cr_expect_eq(progress.params_total, 2u);
+        sluice_transfer_destroy(transfer);
+    }
+    cr_expect_eq(solo_count_kind(&solo, SLUICE_EVENT_PARAM), 4u);
+    sluice_gate_destroy(gate);
+    solo_close(&solo);
+}

@@ -396,3 +396,75 @@ Test(world, closes_in_bounded_time_though_the_peer_never_submits)
     many.options.abort_timeout_ns = 200 * SLUICE_MILLISECOND;
     many_run(&many, 2, closed_alone);
 }
+
+static _Bool param_is(const struct many_rank *rank, uint32_t param, _Bool moved, uint64_t seed)
+{
+    struct many_rank one = *rank;
+    uint8_t *buffers[2 * PARAMS] = {NULL};
+    uint8_t *destination = rank->buffers[2 * param + 1];
+    one.buffers = buffers;
+    buffers[2 * param + 1] = destination;
+    return moved ? many_holds(&one, seed) : many_untouched(&one);
+}
+
+/* Parameters 1 and 4 of six, in both landings, packed and direct. */
+static void some_params(struct many_rank *rank)
+{
+    struct sluice_seal_options seal = small_windows();
+    const uint64_t some = 1u << 1 | 1u << 4;
+    seal.shadow_bytes = 2 * PARAMS * BYTES;
+    seal.direct_min = *(const uint64_t *)rank->many->context;
+    many_plan(rank, 2, PARAMS, BYTES);
+    many_seal(rank, &seal);
+    struct sluice_transfer_options options = many_options(rank);
+    options.params = &some;
+    options.params_words = 1;
+    for (options.landing = 0; options.landing <= SLUICE_LANDING_SHADOW; options.landing++) {
+        sluice_transfer *transfer = NULL;
+        many_fill(rank, 30 + options.landing);
+        many_meet(rank);
+        cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK, "%s", sluice_last_error()->text);
+        cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+        for (uint32_t p = 0; p < PARAMS; p++)
+            cr_expect(param_is(rank, p, p == 1 || p == 4, 30 + options.landing), "parameter %u", p);
+        sluice_transfer_destroy(transfer);
+    }
+    many_drop(rank);
+}
+
+Test(world, moves_some_parameters_packed)
+{
+    uint64_t direct_min = 0;
+    many.context = &direct_min;
+    many_run(&many, 4, some_params);
+}
+
+Test(world, moves_some_parameters_in_direct_messages)
+{
+    uint64_t direct_min = 2048;
+    many.context = &direct_min;
+    many_run(&many, 4, some_params);
+}
+
+static void different_params(struct many_rank *rank)
+{
+    struct sluice_seal_options seal = small_windows();
+    sluice_transfer *transfer = NULL;
+    uint64_t some = 1u << rank->rank;
+    many_plan(rank, 1, PARAMS, BYTES);
+    many_fill(rank, 1);
+    many_seal(rank, &seal);
+    struct sluice_transfer_options options = many_options(rank);
+    options.params = &some;
+    options.params_words = 1;
+    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_MISMATCH, "%s", sluice_last_error()->text);
+    cr_expect(many_untouched(rank));
+    sluice_transfer_destroy(transfer);
+    many_drop(rank);
+}
+
+Test(world, refuses_a_run_for_which_ranks_name_different_parameters)
+{
+    many_run(&many, 2, different_params);
+}
