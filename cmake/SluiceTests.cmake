@@ -49,10 +49,6 @@ foreach(source IN LISTS stress_sources)
   sluice_register(${name} stress 300 ${name})
 endforeach()
 
-<<<<<<< Updated upstream
-# tests/gpu/*.c without _test are programs of their own (exit status 77: no device); work.cu is for the others.
-file(GLOB gpu_sources CONFIGURE_DEPENDS tests/gpu/*.c)
-=======
 find_program(SLUICE_SPIN spin)
 if(SLUICE_SPIN)
   set(model ${CMAKE_SOURCE_DIR}/tests/model/check ${CMAKE_SOURCE_DIR}/tests/model/commit.pml -DRANKS=3 -DLOSSES=1)
@@ -62,8 +58,8 @@ else()
   message(STATUS "Models: not checked (no spin)")
 endif()
 
-file(GLOB gpu_sources CONFIGURE_DEPENDS tests/gpu/*_test.c)
->>>>>>> Stashed changes
+# tests/gpu/*.c without _test are programs of their own (exit status 77: no device); work.cu is for the others.
+file(GLOB gpu_sources CONFIGURE_DEPENDS tests/gpu/*.c)
 if(SLUICE_CRITERION AND SLUICE_HAVE_CUDA)
   add_library(sluice_gpu_work STATIC tests/gpu/work.cu)
   target_include_directories(sluice_gpu_work PRIVATE ${CMAKE_SOURCE_DIR}/tests)
