@@ -57,6 +57,8 @@ struct sluice_backend_info {
     uint64_t chunk_bytes;       /* NCCL: p2p chunk */
     uint32_t nodes;             /* NCCL: nodes of the communicator; 0 unknown */
     char reason[SLUICE_ERROR_TEXT_MAX]; /* why not usable; or a description of the device */
+    uint32_t digests;                   /* 1: takes operations of kind DIGEST */
+    uint32_t reserved;
 };
 
 struct sluice_backend_config {
@@ -116,7 +118,13 @@ struct sluice_copy {
     uint32_t param;
 };
 
-enum sluice_copy_kind { SLUICE_COPY_LOCAL = 0, SLUICE_COPY_PACK = 1, SLUICE_COPY_UNPACK = 2, SLUICE_COPY_COMMIT = 3 };
+enum sluice_copy_kind {
+    SLUICE_COPY_LOCAL = 0,
+    SLUICE_COPY_PACK = 1,
+    SLUICE_COPY_UNPACK = 2,
+    SLUICE_COPY_COMMIT = 3,
+    SLUICE_COPY_DIGEST = 4 /* nothing is copied: `from` is read (`to` is the same), for operations of kind DIGEST */
+};
 
 /* One send or receive. k-th send to a peer matches the peer's k-th receive from us, over all groups. */
 struct sluice_message {
@@ -136,7 +144,8 @@ enum sluice_op_kind {
     SLUICE_OP_FENCE = 5,  /* completes when earlier operations of this queue are done; nothing else */
     /* Only where the table has points; like WAIT and RECORD they never have a completion. */
     SLUICE_OP_AFTER = 6, /* later operations of this queue wait until `point`, which is set, has passed */
-    SLUICE_OP_POINT = 7  /* sets `point`: it passes when earlier operations of this queue are done */
+    SLUICE_OP_POINT = 7, /* sets `point`: it passes when earlier operations of this queue are done */
+    SLUICE_OP_DIGEST = 8 /* where the backend says so: a digest of each piece of a set of kind DIGEST */
 };
 
 /* What a point stands for when it is opened. */
@@ -153,10 +162,15 @@ struct sluice_op {
     uint64_t cookie; /* comes back in the completion */
     uint32_t notify; /* 1: a completion is wanted. WAIT and RECORD never have one */
     uint32_t message_count;
-    struct sluice_set *set;                /* COPY */
+    struct sluice_set *set;                /* COPY, DIGEST */
     struct sluice_group *group;            /* GROUP; its opening must have completed (STATE) */
     const struct sluice_message *messages; /* GROUP: must live until completion */
     struct sluice_point *point;            /* AFTER, POINT: must outlive the queue's operations */
+    /*
+     * DIGEST: one value a piece of the set, written when the operation runs; must live until it is done. A function of
+     * the piece's bytes in order alone, whatever their layout, alike on all ranks.
+     */
+    uint64_t *digests;
 };
 
 struct sluice_completion {

@@ -78,8 +78,8 @@ struct sluice_transfer_options {
     uint32_t param_events;          /* 1: an event per complete parameter */
     const uint64_t *params;         /* bitmap of parameters that move, all ranks alike; NULL: all */
     size_t params_words;            /* 64-bit words of `params` */
-    uint32_t changed_only;          /* 1: only parameters whose content changed since the last version */
-    uint32_t verify;                /* 1: digest per parameter, checked after landing */
+    uint32_t changed_only;          /* 1: only what changed since the version that the destinations have */
+    uint32_t verify;                /* 1: digests of what was read and what landed must agree, else CORRUPT */
 };
 #define SLUICE_TRANSFER_OPTIONS_INIT                                                                                   \
     {                                                                                                                  \
@@ -91,7 +91,7 @@ struct sluice_transfer_options {
  * the same order; runs of one plan follow each other. `options` NULL: all defaults. `*ret_transfer` is
  * set before the first callback runs, and inside a callback none runs before submit has returned.
  * Allowed inside callbacks. Errors: AGAIN (transfers_max are pending: come back after a RELEASED event),
- * STATE (not sealed), INVALID, UNSUPPORTED (changed_only, verify), NOMEM, CLOSED, POISONED, FORKED.
+ * STATE (not sealed), INVALID, UNSUPPORTED (changed_only, verify: no digests on this backend), NOMEM, CLOSED, POISONED, FORKED.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_submit(sluice_plan *plan,
                                                         const struct sluice_transfer_options *options,

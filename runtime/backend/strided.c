@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "runtime/base/hash.h"
+
 /* A place in a strided region. */
 struct cursor {
     uint64_t address;
@@ -48,4 +50,36 @@ void sl_strided_copy(const struct sluice_copy *piece, uint64_t delta)
         advance(&from, run);
         advance(&to, run);
     }
+}
+
+enum { DIGEST_BLOCK = 4096 };
+
+/* The next bytes of a region in one place: where they are, or gathered into `block`. */
+static const void *next_block(struct cursor *from, uint64_t bytes, uint8_t *block)
+{
+    const void *there = (const void *)(uintptr_t)from->address;
+    if (bytes <= from->left) {
+        advance(from, bytes);
+        return there;
+    }
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t run = bytes - at < from->left ? bytes - at : from->left;
+        memcpy(block + at, (const void *)(uintptr_t)from->address, run);
+        at += run;
+        advance(from, run);
+    }
+    return block;
+}
+
+uint64_t sl_strided_digest(const struct sluice_strided *from, uint64_t bytes)
+{
+    uint8_t block[DIGEST_BLOCK];
+    struct cursor cursor = cursor_at(from, 0);
+    uint64_t digest = bytes;
+    for (uint64_t left = bytes; left > 0;) {
+        uint64_t run = left < DIGEST_BLOCK ? left : DIGEST_BLOCK;
+        digest = sl_hash64(next_block(&cursor, run, block), run, digest);
+        left -= run;
+    }
+    return digest;
 }

@@ -7,4 +7,7 @@
 /* Copies one piece; `delta` is added to the address that it is read from (wraps). */
 void sl_strided_copy(const struct sluice_copy *piece, uint64_t delta);
 
+/* A digest of `bytes` stream bytes from `from->begin` on; the layout does not matter. */
+uint64_t sl_strided_digest(const struct sluice_strided *from, uint64_t bytes);
+
 #endif

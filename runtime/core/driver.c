@@ -172,6 +172,7 @@ void sl_driver_engine_event(struct sl_driver *driver, struct sl_engine_event eve
 {
     sl_engine_event(driver->engine, &event, driver->now);
     driver->touched = 1;
+    driver->chores |= driver->agreeing > 0;
     sl_driver_engine_drain(driver);
 }
 
@@ -341,6 +342,7 @@ static _Bool step_once(struct sl_driver *driver)
     moved |= run_timer(driver);
     moved |= check_told(driver);
     moved |= end_abort(driver);
+    moved |= sl_agree_advance(driver);
     moved |= sl_launch_advance(driver);
     moved |= sl_seal_advance(driver);
     moved |= advance_close(driver);

@@ -66,6 +66,7 @@ struct sl_launch {
     uint32_t step; /* enum in launch.c */
     uint32_t lane; /* STEP_TAIL: the next queue */
     _Bool last;    /* of its run on this rank */
+    _Bool absent;  /* a commit that has nothing to copy: its end is still to be told */
 };
 
 enum sl_group_state { SL_GROUP_NONE = 0, SL_GROUP_OPENING = 1, SL_GROUP_OPEN = 2 };
@@ -97,6 +98,11 @@ struct sl_driver {
     uint32_t run_count;            /* live */
     _Bool turn_came;               /* of a run that waited for an earlier one of its plan */
     _Bool touched;                 /* progress is to be published */
+
+    uint32_t agreeing;                 /* transfers that agree on more than the engine does (agree.h) */
+    _Bool chores;                      /* one of them may have something to do */
+    struct sluice_transfer *digesting; /* whose sources are being read; NULL: nobody's */
+    _Bool digests_flying;              /* the backend has that operation */
 
     struct sluice_gate *polled; /* gates of kind value and query that a run waits for */
     uint64_t gate_poll_at;
@@ -142,6 +148,8 @@ void sl_driver_begin_close(struct sl_driver *driver);
 /* --- launch.c --- */
 void sl_launch_window(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t window);
 void sl_launch_commit(struct sl_driver *driver, struct sluice_transfer *transfer);
+/* The digests of the sources of driver->digesting. */
+void sl_launch_sources(struct sl_driver *driver, struct sluice_transfer *transfer);
 /* Hands operations to the backend as far as it takes them; true when any was taken. */
 _Bool sl_launch_advance(struct sl_driver *driver);
 /* Polls completions and passes them on; true when any came. */

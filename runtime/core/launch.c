@@ -10,16 +10,20 @@
 #include "runtime/core/transfer_object.h"
 
 enum step {
-    STEP_PACK = 0,
+    STEP_CHECK_SOURCE = 0,
+    STEP_PACK,
     STEP_WAIT,
     STEP_GROUP,
     STEP_RECORD,
     STEP_UNPACK,
+    STEP_CHECK_LANDED,
     STEP_AFTER,
     STEP_LOCAL,
+    STEP_CHECK_LOCAL,
     STEP_TAIL,
     STEP_END,
-    STEP_COMMIT
+    STEP_COMMIT,
+    STEP_SOURCES
 };
 
 enum { MARKERS_MAX = 64 };
@@ -58,7 +62,8 @@ static void ring_push(struct sl_driver *driver, struct sl_launch launch)
 void sl_launch_window(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t window)
 {
     _Bool last = !transfer->config.commit && window + 1 == transfer->config.windows;
-    ring_push(driver, (struct sl_launch){.transfer = transfer, .window = window, .step = STEP_PACK, .last = last});
+    ring_push(driver,
+              (struct sl_launch){.transfer = transfer, .window = window, .step = STEP_CHECK_SOURCE, .last = last});
 }
 
 void sl_launch_commit(struct sl_driver *driver, struct sluice_transfer *transfer)
@@ -66,9 +71,22 @@ void sl_launch_commit(struct sl_driver *driver, struct sluice_transfer *transfer
     ring_push(driver, (struct sl_launch){.transfer = transfer, .step = STEP_COMMIT, .last = 1});
 }
 
+void sl_launch_sources(struct sl_driver *driver, struct sluice_transfer *transfer)
+{
+    driver->digesting = transfer;
+    driver->digests_flying = 0;
+    ring_push(driver, (struct sl_launch){.transfer = transfer, .step = STEP_SOURCES});
+}
+
 void sl_launch_forget(struct sl_driver *driver)
 {
+    struct sluice_transfer *transfer = driver->digesting;
     driver->launch_count = 0;
+    if (transfer == NULL || driver->digests_flying)
+        return;
+    driver->digesting = NULL;
+    if (transfer->leaving)
+        sl_transfer_leave(driver, transfer);
 }
 
 /* Bits of a cookie: 40.. the run, 32.. the node, 0.. the window. */
@@ -84,15 +102,35 @@ static const struct sl_window_ops *ops_of(const struct sl_launch *launch)
     return landed ? &view->landed[launch->window] : &view->in_place[launch->window];
 }
 
-static struct sluice_op copy_op(struct sluice_set *set)
+static const struct sl_window_check *check_of(const struct sl_launch *launch)
 {
-    return (struct sluice_op){.kind = SLUICE_OP_COPY, .notify = 1, .set = set};
+    static const struct sl_window_check none;
+    const struct sl_checks *checks = launch->transfer->checks;
+    return checks != NULL ? &checks->windows[launch->window] : &none;
 }
 
-static _Bool copy_step(struct sluice_set *set, struct sluice_op *ret)
+/* A copy that completes `node`, or leaves that to the digests behind it (`check`). */
+static _Bool copy_step(struct sluice_set *set, const struct sluice_set *check, uint32_t node, struct sluice_op *ret,
+                       uint32_t *ret_node)
 {
-    *ret = copy_op(set);
+    *ret = (struct sluice_op){.kind = SLUICE_OP_COPY, .notify = check == NULL, .set = set};
+    *ret_node = check == NULL ? node : 0;
     return set != NULL;
+}
+
+/* Digests that complete `node`; 0: nobody waits for them, what comes behind them does. */
+static _Bool digest_step(struct sluice_set *set, uint64_t *digests, uint32_t node, struct sluice_op *ret,
+                         uint32_t *ret_node)
+{
+    *ret = (struct sluice_op){.kind = SLUICE_OP_DIGEST, .notify = node != 0, .set = set, .digests = digests};
+    *ret_node = node;
+    return set != NULL;
+}
+
+static uint64_t *digests_at(const struct sl_launch *launch, size_t first)
+{
+    const struct sl_checks *checks = launch->transfer->checks;
+    return checks != NULL ? checks->digests + first : NULL;
 }
 
 static _Bool group_step(const struct sl_driver *driver, const struct sl_window_ops *ops, struct sluice_op *ret)
@@ -108,11 +146,12 @@ static _Bool group_step(const struct sl_driver *driver, const struct sl_window_o
 }
 
 /* Copies in a stream of the caller were enqueued by submit: here they are only awaited. */
-static _Bool local_step(const struct sluice_transfer *transfer, struct sluice_set *set, struct sluice_op *ret)
+static _Bool local_step(const struct sluice_transfer *transfer, struct sluice_set *set, const struct sluice_set *check,
+                        struct sluice_op *ret, uint32_t *ret_node)
 {
-    _Bool any = copy_step(set, ret);
+    _Bool any = copy_step(set, check, SL_NODE_LOCAL, ret, ret_node);
     if (transfer->after != NULL)
-        *ret = (struct sluice_op){.kind = SLUICE_OP_FENCE, .notify = 1};
+        *ret = (struct sluice_op){.kind = SLUICE_OP_FENCE, .notify = ret->notify};
     return any;
 }
 
@@ -123,18 +162,33 @@ static _Bool tail_step(const struct sl_launch *launch, struct sluice_op *ret)
     return launch->last && ret->point != NULL;
 }
 
+/* Steps that are not of a window. */
+static _Bool whole_op_of(const struct sl_launch *launch, struct sluice_op *ret, uint32_t *ret_node)
+{
+    const struct sl_agree *agree = &launch->transfer->agree;
+    if (launch->step == STEP_TAIL)
+        return tail_step(launch, ret);
+    if (launch->step == STEP_SOURCES)
+        return digest_step(agree->sources, agree->source_digests, SL_NODE_SOURCES, ret, ret_node);
+    return launch->step == STEP_COMMIT &&
+           copy_step(launch->transfer->view->commit, NULL, SL_NODE_COMMIT, ret, ret_node);
+}
+
 /* The operation of a step and the node that it completes (0: none); false when there is nothing to do. */
 static _Bool op_of(const struct sl_driver *driver, const struct sl_launch *launch, struct sluice_op *ret,
                    uint32_t *ret_node)
 {
-    static const struct sl_window_ops none;
-    const struct sl_window_ops *ops = launch->step >= STEP_TAIL ? &none : ops_of(launch);
-    uint32_t lane = launch->window % launch->transfer->config.slots;
     *ret_node = 0;
+    if (launch->step >= STEP_TAIL)
+        return whole_op_of(launch, ret, ret_node);
+    const struct sl_window_ops *ops = ops_of(launch);
+    const struct sl_window_check *check = check_of(launch);
+    uint32_t lane = launch->window % launch->transfer->config.slots;
     switch ((enum step)launch->step) {
+    case STEP_CHECK_SOURCE:
+        return digest_step(check->source, digests_at(launch, check->first_source), 0, ret, ret_node);
     case STEP_PACK:
-        *ret_node = SL_NODE_PACK;
-        return copy_step(ops->pack, ret);
+        return copy_step(ops->pack, NULL, SL_NODE_PACK, ret, ret_node);
     case STEP_WAIT: /* a group on the same queue is ordered by the queue */
         *ret = (struct sluice_op){.kind = SLUICE_OP_WAIT, .marker = driver->marker};
         return ops->message_count > 0 && driver->marker_lane != SL_LANES && driver->marker_lane != lane;
@@ -145,20 +199,20 @@ static _Bool op_of(const struct sl_driver *driver, const struct sl_launch *launc
         *ret = (struct sluice_op){.kind = SLUICE_OP_RECORD, .marker = (driver->marker + 1) % driver->markers};
         return ops->message_count > 0;
     case STEP_UNPACK:
-        *ret_node = SL_NODE_UNPACK;
-        return copy_step(ops->unpack, ret);
+        return copy_step(ops->unpack, check->landed, SL_NODE_UNPACK, ret, ret_node);
+    case STEP_CHECK_LANDED:
+        return digest_step(check->landed, digests_at(launch, check->first_landed), SL_NODE_UNPACK, ret, ret_node);
     case STEP_AFTER:
         *ret = (struct sluice_op){.kind = SLUICE_OP_AFTER, .point = launch->transfer->after};
         return ret->point != NULL && ops->local != NULL;
     case STEP_LOCAL:
-        *ret_node = SL_NODE_LOCAL;
-        return local_step(launch->transfer, ops->local, ret);
+        return local_step(launch->transfer, ops->local, check->local, ret, ret_node);
+    case STEP_CHECK_LOCAL:
+        return digest_step(check->local, digests_at(launch, check->first_local), SL_NODE_LOCAL, ret, ret_node);
     case STEP_TAIL:
-        return tail_step(launch, ret);
-    case STEP_COMMIT:
-        *ret_node = SL_NODE_COMMIT;
-        return copy_step(launch->transfer->view->commit, ret);
     case STEP_END:
+    case STEP_COMMIT:
+    case STEP_SOURCES:
         break;
     }
     return 0;
@@ -166,9 +220,9 @@ static _Bool op_of(const struct sl_driver *driver, const struct sl_launch *launc
 
 static uint32_t lane_of(const struct sl_launch *launch)
 {
-    _Bool local = launch->step == STEP_LOCAL || launch->step == STEP_AFTER || launch->step == STEP_COMMIT;
     if (launch->step == STEP_TAIL)
         return launch->lane;
+    _Bool local = launch->step >= STEP_AFTER;
     return local ? SL_LANE_LOCAL : launch->window % launch->transfer->config.slots;
 }
 
@@ -182,18 +236,14 @@ static void taken(struct sl_driver *driver, const struct sl_launch *launch, cons
     if (node == 0)
         return;
     driver->in_flight++;
+    driver->digests_flying |= node == SL_NODE_SOURCES;
     launch->transfer->node_begin[launch->window % launch->transfer->config.slots][node] = driver->now;
 }
 
-/* The backend refused an operation for good: the window cannot run. */
-static void refused(struct sl_driver *driver, const struct sl_launch *launch, uint32_t node)
+/* A node ends without the backend: `error` NULL: there was nothing to do. */
+static void tell_done(struct sl_driver *driver, const struct sl_launch *launch, uint32_t node,
+                      const struct sluice_error *error)
 {
-    struct sluice_error error;
-    sl_error_take(&error);
-    if (node == 0) {
-        sl_driver_broken(driver, &error);
-        return;
-    }
     sl_driver_engine_event(driver, (struct sl_engine_event){
                                        .kind = SL_EVENT_DONE,
                                        .run = launch->transfer->run,
@@ -201,8 +251,21 @@ static void refused(struct sl_driver *driver, const struct sl_launch *launch, ui
                                        .node = node,
                                        .begin_ns = driver->now,
                                        .end_ns = driver->now,
-                                       .error = &error,
+                                       .error = error,
                                    });
+}
+
+/* The backend refused an operation for good: the window cannot run. */
+static void refused(struct sl_driver *driver, const struct sl_launch *launch, uint32_t node)
+{
+    struct sluice_error error;
+    sl_error_take(&error);
+    if (node == SL_NODE_SOURCES)
+        sl_agree_digested(driver, &(struct sluice_completion){.status = error.status, .error = error});
+    else if (node == 0)
+        sl_driver_broken(driver, &error);
+    else
+        tell_done(driver, launch, node, &error);
 }
 
 enum outcome { TOOK, WAITS, ENDS };
@@ -213,7 +276,22 @@ static void next_step(struct sl_launch *launch)
         return;
     if (launch->step == STEP_TAIL && launch->last)
         atomic_store(&launch->transfer->sealed->tail_run, launch->transfer->number + 1);
-    launch->step = launch->step == STEP_COMMIT ? (uint32_t)STEP_TAIL : launch->step + 1;
+    if (launch->step == STEP_SOURCES)
+        launch->step = STEP_END;
+    else
+        launch->step = launch->step == STEP_COMMIT ? (uint32_t)STEP_TAIL : launch->step + 1;
+}
+
+/* A commit of which nothing is here is over once its points are set: from then on the transfer may be gone. */
+static enum outcome end_head(struct sl_driver *driver, struct sl_launch *launch)
+{
+    struct sl_launch copy = *launch;
+    launch->absent = 0;
+    if (!copy.absent)
+        return ENDS;
+    copy.window = 0;
+    tell_done(driver, &copy, SL_NODE_COMMIT, NULL);
+    return TOOK;
 }
 
 /* One step of the ring's head. */
@@ -223,7 +301,7 @@ static enum outcome advance_head(struct sl_driver *driver)
     struct sluice_op op = {0};
     uint32_t node = 0;
     if (launch->step == STEP_END)
-        return ENDS;
+        return end_head(driver, launch);
     if (op_of(driver, launch, &op, &node)) {
         op.cookie = cookie_of(launch, node);
         sluice_status status = driver->config.ops->submit(driver->lanes[lane_of(launch)], &op);
@@ -236,6 +314,8 @@ static enum outcome advance_head(struct sl_driver *driver)
             return TOOK;
         }
         taken(driver, launch, &op, node);
+    } else {
+        launch->absent |= launch->step == STEP_COMMIT;
     }
     next_step(launch);
     return TOOK;
@@ -284,6 +364,10 @@ static void completed(struct sl_driver *driver, const struct sluice_completion *
     uint32_t window = (uint32_t)completion->cookie;
     SL_ASSERT(driver->in_flight > 0 && run < driver->config.transfers_max && node < SL_NODES);
     driver->in_flight--;
+    if (node == SL_NODE_SOURCES) {
+        sl_agree_digested(driver, completion);
+        return;
+    }
     struct sluice_transfer *transfer = driver->runs[run];
     if (transfer == NULL)
         return;
@@ -302,6 +386,8 @@ static void completed(struct sl_driver *driver, const struct sluice_completion *
     }
     trace_node(driver, transfer, &event);
     driver->touched = 1;
+    if (event.error == NULL && node != SL_NODE_COMMIT)
+        sl_agree_done(driver, transfer, window);
     sl_driver_engine_event(driver, event);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/backend/registry.h"
+#include "runtime/core/agree.h"
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/sealed.h"
 
@@ -82,7 +83,10 @@ static void act_round(struct sl_driver *driver, struct sl_order *order)
 {
     struct round_order *round = (struct round_order *)order;
     const struct sluice_error *error = round->error.status != SLUICE_OK ? &round->error : NULL;
-    sl_seal_round_ended(driver, round->kind, round->id, error, round->data, round->bytes);
+    if (round->kind >= SL_ROUND_CHANGED)
+        sl_agree_round_ended(driver, round->kind, round->id, error, round->data, round->bytes);
+    else
+        sl_seal_round_ended(driver, round->kind, round->id, error, round->data, round->bytes);
     sl_free(round->mem, round);
 }
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "runtime/core/agree.h"
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/sealed.h"
 
@@ -89,6 +90,10 @@ sluice_status sl_runtime_reduce(void *context, uint32_t kind, const struct sl_by
     case SL_ROUND_READY:
     case SL_ROUND_OPENED:
         return sl_ready_reduce(parts, world, mem, ret_data, ret_bytes, error);
+    case SL_ROUND_CHANGED:
+    case SL_ROUND_DIGESTS:
+    case SL_ROUND_DIGESTS_REST:
+        return sl_agree_reduce(kind, parts, world, mem, ret_data, ret_bytes, error);
     default:
         return sl_error_set(error, SLUICE_PROTOCOL, "seal", "round of unknown kind %u", kind);
     }

@@ -161,6 +161,8 @@ sluice_status sl_sealed_refresh(struct sl_sealed *sealed)
         status = sl_view_build_commit(sealed, &sealed->full);
     sl_sealed_scratch_drop(sealed);
     if (status == SLUICE_OK) {
+        for (size_t i = 0; sealed->contents.known != NULL && i < 2 * sealed->plan->store.param_count; i++)
+            sealed->contents.known[i] &= !sealed->dirty[i];
         memset(sealed->dirty, 0, 2 * sealed->plan->store.param_count);
         sealed->any_dirty = 0;
     }
@@ -189,6 +191,8 @@ static void free_tables(struct sl_sealed *sealed)
     sl_free(mem, sealed->first[0]);
     sl_free(mem, sealed->first[1]);
     sl_free(mem, sealed->dirty);
+    sl_free(mem, sealed->contents.digest);
+    sl_free(mem, sealed->contents.known);
 }
 
 static void unlink_sealed(struct sl_sealed *sealed)

@@ -47,6 +47,18 @@ struct sl_view {
     uint32_t arrival_count;
 };
 
+/* Where the destination pieces of a window go. */
+struct sl_landing {
+    const uint8_t *shadow; /* NULL: in place */
+    uint64_t offset;
+};
+
+/* What buffers of this rank are known to hold (agree.h); NULL as long as nobody asks. */
+struct sl_contents {
+    uint64_t *digest; /* by parameter: of the source buffer when its content last arrived everywhere */
+    uint8_t *known;   /* 2 * param + role; source: `digest` is of the version; destination: holds the version */
+};
+
 enum sl_seal_stage {
     SL_STAGE_QUEUED = 0,
     SL_STAGE_TERMS = 1, /* a round of seal.h is under way */
@@ -112,6 +124,7 @@ struct sl_sealed {
     uint32_t *first[2]; /* by role, per parameter */
     uint8_t *dirty;     /* 2 * param + role: rebound since the sets were built; NULL: none ever */
     _Bool any_dirty;
+    struct sl_contents contents;
 };
 
 /* --- sealed.c: on the scheduler thread --- */
@@ -147,6 +160,11 @@ sluice_status sl_view_build_window(struct sl_sealed *sealed, struct sl_view *vie
 sluice_status sl_view_build_commit(struct sl_sealed *sealed, struct sl_view *view);
 void sl_view_close_sets(const struct sl_sealed *sealed, struct sl_view *view);
 _Bool sl_sealed_window_dirty(const struct sl_sealed *sealed, uint32_t window);
+/* Where pieces are read and where they land; a view's destination pieces must be asked for in their order. */
+struct sluice_strided sl_sealed_source(const struct sl_sealed *sealed, const struct sl_piece *piece);
+struct sl_landing sl_sealed_landing(const struct sl_sealed *sealed, uint32_t window, _Bool landed);
+struct sluice_strided sl_sealed_destination(const struct sl_sealed *sealed, const struct sl_piece *piece,
+                                            struct sl_landing *landing);
 /* Bytes of shadow memory that windows [0, staged) need; fills shadow_base. */
 uint64_t sl_sealed_place_shadow(struct sl_sealed *sealed);
 

@@ -72,14 +72,18 @@ static sluice_status close_scratch(struct sl_sealed *sealed, enum sluice_copy_ki
     return driver->config.ops->set_open(driver->device, kind, sealed->scratch, count, ret);
 }
 
-/* Where the destination pieces of a window go. */
-struct landing {
-    const uint8_t *shadow; /* NULL: in place */
-    uint64_t offset;
-};
+struct sluice_strided sl_sealed_source(const struct sl_sealed *sealed, const struct sl_piece *piece)
+{
+    return user_side(sealed, piece, SLUICE_ROLE_SOURCE);
+}
 
-static struct sluice_strided destination_of(const struct sl_sealed *sealed, const struct sl_piece *piece,
-                                            struct landing *landing)
+struct sl_landing sl_sealed_landing(const struct sl_sealed *sealed, uint32_t window, _Bool landed)
+{
+    return landed ? (struct sl_landing){sealed->shadow, sealed->shadow_base[window]} : (struct sl_landing){NULL, 0};
+}
+
+struct sluice_strided sl_sealed_destination(const struct sl_sealed *sealed, const struct sl_piece *piece,
+                                            struct sl_landing *landing)
 {
     if (landing->shadow == NULL)
         return user_side(sealed, piece, SLUICE_ROLE_DESTINATION);
@@ -136,7 +140,7 @@ static uint64_t user_address(const struct sluice_strided *side)
 
 /* The address of one message; a direct receive takes its place in the landing. */
 static uint64_t message_address(const struct sl_sealed *sealed, uint32_t window, const struct sl_message *message,
-                                struct landing *landing)
+                                struct sl_landing *landing)
 {
     uint32_t slot = window % sealed->slots;
     if (message->offset != SL_NO_SLOT)
@@ -144,12 +148,12 @@ static uint64_t message_address(const struct sl_sealed *sealed, uint32_t window,
                message->offset;
     const struct sl_piece *piece = &sealed->schedule.pieces[message->first_piece];
     struct sluice_strided side =
-        message->receive ? destination_of(sealed, piece, landing) : user_side(sealed, piece, SLUICE_ROLE_SOURCE);
+        message->receive ? sl_sealed_destination(sealed, piece, landing) : user_side(sealed, piece, SLUICE_ROLE_SOURCE);
     return user_address(&side);
 }
 
 static void fill_message(const struct sl_sealed *sealed, uint32_t window, const struct sl_message *message,
-                         uint64_t bytes, struct landing *landing, struct sluice_message *ret)
+                         uint64_t bytes, struct sl_landing *landing, struct sluice_message *ret)
 {
     *ret = (struct sluice_message){
         .address = message_address(sealed, window, message, landing),
@@ -162,32 +166,33 @@ static void fill_message(const struct sl_sealed *sealed, uint32_t window, const 
 }
 
 static void add_unpacked(struct sl_sealed *sealed, const struct sl_view *view, const struct sl_message *message,
-                         uint32_t index, const uint8_t *slot, struct landing *landing)
+                         uint32_t index, const uint8_t *slot, struct sl_landing *landing)
 {
     struct packing packing = {message->offset};
     for (uint32_t p = 0; p < message->piece_count; p++) {
         const struct sl_piece *piece = &sealed->schedule.pieces[message->first_piece + p];
         if (has(sealed, view, piece))
             add_copy(sealed, piece, index, flat(slot, pack_piece(&packing, piece)),
-                     destination_of(sealed, piece, landing));
+                     sl_sealed_destination(sealed, piece, landing));
     }
 }
 
 static sluice_status build_local(struct sl_sealed *sealed, const struct sl_view *view, const struct sl_window *w,
-                                 struct landing *landing, struct sluice_set **ret)
+                                 struct sl_landing *landing, struct sluice_set **ret)
 {
     for (uint32_t p = 0; p < w->local_count; p++) {
         const struct sl_piece *piece = &sealed->schedule.pieces[w->first_local + p];
         if (has(sealed, view, piece))
             add_copy(sealed, piece, SLUICE_MESSAGE_NONE, user_side(sealed, piece, SLUICE_ROLE_SOURCE),
-                     destination_of(sealed, piece, landing));
+                     sl_sealed_destination(sealed, piece, landing));
     }
     return close_scratch(sealed, SLUICE_COPY_LOCAL, ret);
 }
 
 /* Messages, unpack and local copies of one window for one landing. */
 static sluice_status build_landing(struct sl_sealed *sealed, const struct sl_view *view, uint32_t window,
-                                   struct landing landing, struct sluice_message *messages, struct sl_window_ops *ops)
+                                   struct sl_landing landing, struct sluice_message *messages,
+                                   struct sl_window_ops *ops)
 {
     const struct sl_window *w = &sealed->schedule.windows[window];
     uint32_t index = 0;
@@ -232,13 +237,13 @@ sluice_status sl_view_build_window(struct sl_sealed *sealed, struct sl_view *vie
     close_ops(sealed, ops);
     sluice_status status = build_pack(sealed, view, window, &ops->pack);
     if (status == SLUICE_OK)
-        status = build_landing(sealed, view, window, (struct landing){NULL, 0}, &view->messages[first], ops);
+        status = build_landing(sealed, view, window, (struct sl_landing){NULL, 0}, &view->messages[first], ops);
     if (status != SLUICE_OK || window >= sealed->staged)
         return status;
     struct sl_window_ops *landed = &view->landed[window];
     landed->pack = ops->pack;
     landed->shared_pack = 1;
-    struct landing landing = {sealed->shadow, sealed->shadow_base[window]};
+    struct sl_landing landing = {sealed->shadow, sealed->shadow_base[window]};
     return build_landing(sealed, view, window, landing, &view->landed_messages[first], landed);
 }
 
@@ -253,8 +258,8 @@ void sl_view_close_sets(const struct sl_sealed *sealed, struct sl_view *view)
 
 /* Calls `visit` for every destination piece of a window, in the order in which build_landing places them. */
 static void
-each_destination(struct sl_sealed *sealed, const struct sl_view *view, uint32_t window, struct landing *landing,
-                 void (*visit)(struct sl_sealed *sealed, const struct sl_piece *piece, struct landing *landing))
+each_destination(struct sl_sealed *sealed, const struct sl_view *view, uint32_t window, struct sl_landing *landing,
+                 void (*visit)(struct sl_sealed *sealed, const struct sl_piece *piece, struct sl_landing *landing))
 {
     const struct sl_schedule *schedule = &sealed->schedule;
     const struct sl_window *w = &schedule->windows[window];
@@ -269,13 +274,13 @@ each_destination(struct sl_sealed *sealed, const struct sl_view *view, uint32_t 
             visit(sealed, &schedule->pieces[w->first_local + p], landing);
 }
 
-static void visit_size(struct sl_sealed *sealed, const struct sl_piece *piece, struct landing *landing)
+static void visit_size(struct sl_sealed *sealed, const struct sl_piece *piece, struct sl_landing *landing)
 {
     (void)sealed;
     landing->offset += round_up(piece->end - piece->begin);
 }
 
-static void visit_commit(struct sl_sealed *sealed, const struct sl_piece *piece, struct landing *landing)
+static void visit_commit(struct sl_sealed *sealed, const struct sl_piece *piece, struct sl_landing *landing)
 {
     struct sluice_strided to = user_side(sealed, piece, SLUICE_ROLE_DESTINATION);
     add_copy(sealed, piece, SLUICE_MESSAGE_NONE, flat(landing->shadow, landing->offset), to);
@@ -285,7 +290,7 @@ static void visit_commit(struct sl_sealed *sealed, const struct sl_piece *piece,
 uint64_t sl_sealed_place_shadow(struct sl_sealed *sealed)
 {
     const struct sl_view all = {.params = NULL};
-    struct landing landing = {NULL, 0};
+    struct sl_landing landing = {NULL, 0};
     for (uint32_t w = 0; w < sealed->staged; w++) {
         sealed->shadow_base[w] = landing.offset;
         each_destination(sealed, &all, w, &landing, visit_size);
@@ -297,7 +302,7 @@ sluice_status sl_view_build_commit(struct sl_sealed *sealed, struct sl_view *vie
 {
     close_set(sealed, &view->commit);
     for (uint32_t w = 0; w < sealed->staged; w++) {
-        struct landing landing = {sealed->shadow, sealed->shadow_base[w]};
+        struct sl_landing landing = {sealed->shadow, sealed->shadow_base[w]};
         each_destination(sealed, view, w, &landing, visit_commit);
     }
     return close_scratch(sealed, SLUICE_COPY_COMMIT, &view->commit);

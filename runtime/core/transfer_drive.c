@@ -36,11 +36,50 @@ static void pass_turn(struct sl_driver *driver, struct sluice_transfer *transfer
     driver->turn_came |= follower->turn_came;
 }
 
+/* The flags of the view, and what digests add to them. */
+static void fill_flags(struct sluice_transfer *transfer)
+{
+    uint32_t windows = transfer->config.windows;
+    for (uint32_t w = 0; w < windows; w++) {
+        _Bool ends = w + 1 == transfer->config.staged || w + 1 == windows;
+        unsigned flags = transfer->view->flags[w];
+        if (transfer->checks != NULL && transfer->checks->windows[w].landed != NULL)
+            flags |= SL_WINDOW_UNPACK; /* direct receives have no copy behind them */
+        if (transfer->verify && ends)
+            flags |= SL_WINDOW_VERIFY;
+        transfer->flags[w] = (uint8_t)flags;
+    }
+}
+
+sluice_status sl_transfer_tables(struct sluice_transfer *transfer)
+{
+    struct sl_sealed *sealed = transfer->sealed;
+    sluice_status status = SLUICE_OK;
+    transfer->bytes_total = transfer->view->bytes;
+    if (transfer->view != &sealed->full)
+        status = sl_view_build(sealed, transfer->view);
+    if (status == SLUICE_OK && transfer->verify)
+        status = sl_checks_new(sealed, transfer->view, transfer->config.staged, &transfer->checks);
+    if (status != SLUICE_OK || transfer->flags == NULL)
+        return status;
+    fill_flags(transfer);
+    sl_agree_count(transfer);
+    return SLUICE_OK;
+}
+
 /* Nothing of it is left in the driver; RELEASED comes after its gates and buffers are free, unless they never are. */
 static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _Bool released)
 {
     struct sl_sealed *sealed = transfer->sealed;
     struct sluice_plan *plan = transfer->plan;
+    transfer->leaving_released = released;
+    transfer->leaving = driver->digesting == transfer;
+    if (transfer->leaving)
+        return; /* its sources are still being read */
+    sl_agree_end(driver, transfer);
+    driver->agreeing -= transfer->verify || transfer->changed_only;
+    if (released)
+        sl_agree_drop(transfer); /* else the device may never let go of it */
     for (uint32_t i = 0; i < transfer->config.gate_count; i++)
         sl_gate_end(driver, &transfer->waits[i]);
     sl_transfer_drop_gates(transfer);
@@ -60,6 +99,11 @@ static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _B
     atomic_store_explicit(&transfer->over, 1, memory_order_release);
     sl_delivery_signal(driver->config.delivery);
     sl_transfer_release(transfer);
+}
+
+void sl_transfer_leave(struct sl_driver *driver, struct sluice_transfer *transfer)
+{
+    leave(driver, transfer, transfer->leaving_released);
 }
 
 /* The destinations of this rank hold the transfer's version. */
@@ -125,6 +169,8 @@ static uint32_t begin_gates(struct sl_driver *driver, struct sluice_transfer *tr
     uint32_t failed = UINT32_MAX;
     for (uint32_t i = 0; i + 1 < transfer->config.gate_count; i++) {
         struct sluice_error gate_error;
+        if (transfer->waits[i].gate == NULL)
+            continue; /* ours */
         sluice_status status = sl_gate_begin(driver, &transfer->waits[i], &gate_error);
         transfer->gates[i].open = status == SLUICE_OK;
         if (status == SLUICE_OK || status == SLUICE_AGAIN || failed != UINT32_MAX)
@@ -141,13 +187,15 @@ void sl_transfer_begin(struct sl_driver *driver, struct sl_order *order)
     struct sluice_error error = {0};
     uint32_t run = SL_NO_RUN;
     transfer->gate_begin_ns = transfer->submitted_ns;
+    driver->agreeing += transfer->verify || transfer->changed_only;
+    driver->chores = 1;
     sluice_status status = SLUICE_OK;
     if (driver->closing)
         status = sl_fail(SLUICE_CLOSED, "transfer", "the runtime was closed before the transfer began");
     if (status == SLUICE_OK)
         status = sl_sealed_refresh(transfer->sealed);
-    if (status == SLUICE_OK && transfer->view != &transfer->sealed->full)
-        status = sl_view_build(transfer->sealed, transfer->view);
+    if (status == SLUICE_OK && !transfer->changed_only)
+        status = sl_transfer_tables(transfer);
     if (status != SLUICE_OK) {
         sl_error_take(&error);
         fail_to_begin(driver, transfer, &error);
@@ -252,6 +300,7 @@ void sl_transfer_action(struct sl_driver *driver, const struct sl_action *action
             transfer->first_launch_ns = driver->now;
         trace_gate(driver, transfer, action->window);
         sl_launch_window(driver, transfer, action->window);
+        sl_agree_launched(driver, transfer, action->window);
         break;
     case SL_ACTION_COMMIT:
         sl_launch_commit(driver, transfer);

@@ -8,6 +8,8 @@
 #ifndef SL_CORE_TRANSFER_OBJECT_H
 #define SL_CORE_TRANSFER_OBJECT_H
 
+#include "runtime/core/agree.h"
+#include "runtime/core/checks.h"
 #include "runtime/core/gates.h"
 #include "runtime/core/sealed.h"
 
@@ -33,7 +35,8 @@ struct sl_snapshot {
 /* What the application asked for since the scheduler thread looked last. */
 enum { SL_ASKED_CANCEL = 1, SL_ASKED_PAUSE = 2, SL_ASKED_RESUME = 4, SL_ASKED_PACE = 8 };
 
-enum { SL_NODES = SL_NODE_COMMIT + 1 };
+/* The engine's nodes, and one of the driver's own: the digests of the sources. */
+enum { SL_NODE_SOURCES = SL_NODE_VERIFY + 1, SL_NODES = SL_NODE_SOURCES + 1 };
 
 struct sluice_transfer {
     struct sl_source source; /* first: the delivery hands this back */
@@ -44,6 +47,15 @@ struct sluice_transfer {
     struct sl_view *view; /* &sealed->full, or &part */
     struct sl_view part;  /* of a partial transfer */
     uint64_t *params;     /* our copy of the bitmap; NULL: all */
+
+    _Bool verify, changed_only;
+    uint64_t *moved;           /* changed_only: the bitmap of what changed, once that is known */
+    struct sl_view moved_part; /* of it */
+    uint8_t *flags;            /* config.window_flags where they are not the view's */
+    struct sl_checks *checks;  /* verify */
+    struct sl_agree agree;
+    _Bool leaving, leaving_released; /* it is over but for the digests of its sources */
+
     struct sl_order submit;
     struct sl_order ask;
     atomic_uint asked;
@@ -114,6 +126,15 @@ void sl_transfer_begin(struct sl_driver *driver, struct sl_order *order);
 void sl_transfer_asked(struct sl_driver *driver, struct sl_order *order);
 void sl_transfer_action(struct sl_driver *driver, const struct sl_action *action);
 void sl_transfer_publish(struct sl_driver *driver, struct sluice_transfer *transfer);
+/* Makes the sets of a transfer's own view and digests, once the view is known. NOMEM, DEVICE. */
+sluice_status sl_transfer_tables(struct sluice_transfer *transfer);
+/* The rest of the end of a transfer whose sources were still being read. */
+void sl_transfer_leave(struct sl_driver *driver, struct sluice_transfer *transfer);
+
+static inline _Bool sl_transfer_asked_for(const struct sluice_transfer *transfer, uint32_t param)
+{
+    return transfer->params == NULL || ((transfer->params[param / 64] >> (param % 64)) & 1u);
+}
 
 /* --- transfer_events.c --- */
 extern const struct sl_source_ops sl_transfer_source_ops;

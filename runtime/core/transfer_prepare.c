@@ -17,13 +17,12 @@ enum { GATE_NAME_MAX = 96 };
 static sluice_status check_options(const struct sl_sealed *sealed, const struct sluice_transfer_options *options)
 {
     uint32_t windows = sealed->schedule.rule.windows;
-    if (options->changed_only)
-        return sl_fail(SLUICE_UNSUPPORTED, "submit",
-                       "changed_only is not supported yet: leave it zero and name the parameters in `params`");
     if (options->params != NULL && options->params_words == 0)
         return sl_fail(SLUICE_INVALID, "submit", "params is given, but params_words is 0");
-    if (options->verify)
-        return sl_fail(SLUICE_UNSUPPORTED, "submit", "digests (verify) are not supported yet: leave it zero");
+    if ((options->verify || options->changed_only) && !sealed->driver->info.digests)
+        return sl_fail(SLUICE_UNSUPPORTED, "submit",
+                       "the backend %s makes no digests: leave verify and changed_only zero, or use the host backend",
+                       sealed->driver->config.ops->name);
     if (options->landing > SLUICE_LANDING_SHADOW)
         return sl_fail(SLUICE_INVALID, "submit", "landing %u is neither in_place nor shadow", options->landing);
     if (options->landing == SLUICE_LANDING_SHADOW && sealed->staged < windows && !options->allow_torn)
@@ -139,8 +138,8 @@ static sluice_status prepare_gates(struct sluice_transfer *transfer, const struc
     if (wishes == NULL)
         return SLUICE_NOMEM;
     size_t count = collect_wishes(transfer, options, wishes);
-    transfer->gates = sl_new_array(mem, count + 1, sizeof *transfer->gates, "gates");
-    transfer->waits = sl_new_array(mem, count + 1, sizeof *transfer->waits, "gates");
+    transfer->gates = sl_new_array(mem, count + 2, sizeof *transfer->gates, "gates");
+    transfer->waits = sl_new_array(mem, count + 2, sizeof *transfer->waits, "gates");
     transfer->gate_names = sl_new_array(mem, count + 1, GATE_NAME_MAX, "names of gates");
     if (transfer->gates == NULL || transfer->waits == NULL || transfer->gate_names == NULL) {
         sl_free(mem, wishes);
@@ -148,6 +147,13 @@ static sluice_status prepare_gates(struct sluice_transfer *transfer, const struc
     }
     for (uint32_t i = 0; i < count; i++)
         take_wish(transfer, &wishes[i], i, transfer->gate_names + (size_t)i * GATE_NAME_MAX);
+    if (transfer->changed_only) {
+        transfer->agree.changed = SL_CHANGED_GATES;
+        transfer->agree.changed_gate = (uint32_t)count;
+        transfer->gates[count] = (struct sl_run_gate){.name = "digests of what changed"};
+        transfer->waits[count] = (struct sl_gate_wait){.transfer = transfer, .index = (uint32_t)count};
+        count++;
+    }
     transfer->gates[count] = (struct sl_run_gate){.open = 1, .turn = 1, .name = "end of the plan's earlier transfer"};
     transfer->waits[count] = (struct sl_gate_wait){.transfer = transfer, .index = (uint32_t)count};
     transfer->config.gates = transfer->gates;
@@ -195,6 +201,21 @@ static sluice_status prepare_view(struct sluice_transfer *transfer, const struct
     return sl_view_open(sealed, transfer->params, bitmap_bytes(transfer->plan) / sizeof(uint64_t), &transfer->part);
 }
 
+/* Memory of digests and of what they find. */
+static sluice_status prepare_agree(struct sluice_transfer *transfer, const struct sluice_transfer_options *options)
+{
+    struct sl_mem *mem = transfer->runtime->mem;
+    transfer->verify = options->verify != 0;
+    transfer->changed_only = options->changed_only != 0;
+    if (!transfer->verify && !transfer->changed_only)
+        return SLUICE_OK;
+    transfer->flags = sl_new_array(mem, transfer->sealed->schedule.rule.windows, 1, "window flags");
+    if (transfer->changed_only)
+        transfer->moved = sl_new(mem, bitmap_bytes(transfer->plan), "parameters of a transfer");
+    _Bool complete = transfer->flags != NULL && (!transfer->changed_only || transfer->moved != NULL);
+    return complete ? SLUICE_OK : SLUICE_NOMEM;
+}
+
 static uint64_t none_if_zero(uint64_t timeout)
 {
     return timeout == 0 ? UINT64_MAX : timeout;
@@ -204,7 +225,8 @@ static uint64_t digest_options(const struct sluice_transfer *transfer, const str
                                uint64_t version)
 {
     uint64_t part = transfer->params == NULL ? 0 : sl_hash64(transfer->params, bitmap_bytes(transfer->plan), 1);
-    uint64_t sealed[] = {options->landing, options->allow_torn, version, part};
+    uint64_t sealed[] = {options->landing, options->allow_torn,   version, part,
+                         transfer->verify, transfer->changed_only};
     return sl_hash64(sealed, sizeof sealed, 0);
 }
 
@@ -217,7 +239,7 @@ static void configure(struct sluice_transfer *transfer, const struct sluice_tran
     transfer->config = (struct sl_run_config){
         .windows = schedule->rule.windows,
         .slots = sealed->slots,
-        .window_flags = transfer->view->flags,
+        .window_flags = transfer->flags != NULL ? transfer->flags : transfer->view->flags,
         .staged = shadow ? sealed->staged : 0,
         .shadow = shadow,
         .commit = shadow && transfer->view->landing_bytes > 0,
@@ -288,6 +310,8 @@ sluice_status sl_transfer_prepare(struct sluice_plan *plan, struct sl_sealed *se
     if (transfer == NULL)
         return SLUICE_NOMEM;
     status = prepare_view(transfer, &options);
+    if (status == SLUICE_OK)
+        status = prepare_agree(transfer, &options);
     if (status == SLUICE_OK) {
         configure(transfer, &options);
         status = number(transfer, &options);
@@ -336,8 +360,11 @@ void sl_transfer_release(struct sluice_transfer *transfer)
     if (transfer->after != NULL)
         runtime->driver_config.ops->point_close(transfer->after);
     sl_view_drop(transfer->sealed, &transfer->part);
+    sl_view_drop(transfer->sealed, &transfer->moved_part);
     sl_sealed_release(transfer->sealed);
     sl_free(mem, transfer->params);
+    sl_free(mem, transfer->moved);
+    sl_free(mem, transfer->flags);
     sl_free(mem, transfer->gates);
     sl_free(mem, transfer->waits);
     sl_free(mem, transfer->gate_names);

@@ -18,7 +18,7 @@
 #include "sluice/transfer.h"
 
 /* What a window has on this rank. */
-enum { SL_WINDOW_PACK = 1, SL_WINDOW_GROUP = 2, SL_WINDOW_UNPACK = 4, SL_WINDOW_LOCAL = 8 };
+enum { SL_WINDOW_PACK = 1, SL_WINDOW_GROUP = 2, SL_WINDOW_UNPACK = 4, SL_WINDOW_LOCAL = 8, SL_WINDOW_VERIFY = 32 };
 
 /* A gate as the engine sees it: windows at or after `first_window` need it. */
 struct sl_run_gate {
@@ -33,7 +33,7 @@ struct sl_run_config {
     uint64_t key;
     uint32_t windows;
     uint32_t slots;
-    const uint8_t *window_flags; /* `windows` bytes; outlives the run */
+    const uint8_t *window_flags; /* `windows` bytes; outlives the run; read at the launch of each window */
     uint32_t staged;             /* W: windows [0, W) land in shadow; 0 for in_place */
     _Bool shadow;                /* shadow landing, alike on all ranks; implied by staged > 0 or commit */
     _Bool commit;                /* shadow landing: a commit copy on this rank follows the decision */
@@ -60,7 +60,15 @@ enum sl_engine_event_kind {
     SL_EVENT_BROKEN = 7   /* device or transport failed: error */
 };
 
-enum sl_node { SL_NODE_PACK = 1, SL_NODE_GROUP = 2, SL_NODE_UNPACK = 3, SL_NODE_LOCAL = 4, SL_NODE_COMMIT = 5 };
+/* VERIFY: the driver's: all ranks have compared the digests of the windows up to this one. */
+enum sl_node {
+    SL_NODE_PACK = 1,
+    SL_NODE_GROUP = 2,
+    SL_NODE_UNPACK = 3,
+    SL_NODE_LOCAL = 4,
+    SL_NODE_COMMIT = 5,
+    SL_NODE_VERIFY = 6
+};
 
 struct sl_engine_event {
     enum sl_engine_event_kind kind;

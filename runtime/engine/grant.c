@@ -152,6 +152,8 @@ static void add_time(struct run *run, const struct sl_engine_event *event)
     case SL_NODE_COMMIT:
         run->stages.commit_ns += span;
         break;
+    case SL_NODE_VERIFY:
+        break;
     }
 }
 
@@ -163,7 +165,7 @@ static _Bool take_node(struct sl_engine *engine, struct run *run, uint32_t windo
             return 0;
         run->committing = 0;
     } else {
-        if (node < SL_NODE_PACK || node > SL_NODE_LOCAL || window < run->done || window >= run->launched)
+        if (node < SL_NODE_PACK || node > SL_NODE_VERIFY || window < run->done || window >= run->launched)
             return 0;
         uint8_t *pending = &run->pending[window % run->config.slots];
         uint8_t bit = (uint8_t)(1u << (node - SL_NODE_PACK));
@@ -185,7 +187,7 @@ static _Bool take_node(struct sl_engine *engine, struct run *run, uint32_t windo
 
 static void node_failed(struct sl_engine *engine, struct run *run, const struct sl_engine_event *event)
 {
-    static const char *const names[] = {"", "pack", "group", "unpack", "local copy", "commit"};
+    static const char *const names[] = {"", "pack", "group", "unpack", "local copy", "commit", "verification"};
     struct sluice_error cause;
     if (event->node == SL_NODE_COMMIT)
         sl_error_set(&cause, event->error->status, "run", "rank %u: the commit copy failed: %s", engine->rank,

@@ -28,6 +28,7 @@ static sluice_status query(struct sluice_backend_info *ret)
                                         .threads_per_queue = 1,
                                         .queues_max = SL_HOST_QUEUES,
                                         .markers_max = SL_HOST_MARKERS,
+                                        .digests = 1,
                                         .alignment = 64};
     SL_IGNORE(
         snprintf(ret->reason, sizeof(ret->reason), "%ld processors; ranks of one host over shared memory", processors));

@@ -287,6 +287,8 @@ sluice_status sl_host_set_open(struct sluice_device *device, enum sluice_copy_ki
 void sl_host_set_close(struct sluice_set *set);
 enum sluice_copy_kind sl_host_set_kind(const struct sluice_set *set);
 /* Copies all pieces; an UNPACK set reads its messages where `queue` says that they landed. Worker. */
+/* One value a piece. A worker. */
+void sl_host_set_digest(const struct sluice_set *set, uint64_t *ret_digests);
 sluice_status sl_host_set_run(const struct sluice_set *set, const struct sluice_queue *queue);
 
 /* --- segment.c: SEND allocations and their way to peers --- */

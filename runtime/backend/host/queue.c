@@ -68,6 +68,9 @@ static sluice_status run(struct sluice_queue *queue, struct sl_host_op *slot)
         return sl_host_group_run(queue, slot);
     case SLUICE_OP_WAIT:
         return wait_marker(queue, &slot->until);
+    case SLUICE_OP_DIGEST:
+        sl_host_set_digest(slot->op.set, slot->op.digests);
+        break;
     case SLUICE_OP_RECORD:
     case SLUICE_OP_FENCE:
     case SLUICE_OP_AFTER: /* refused by `check`: there are no points */
@@ -224,6 +227,10 @@ static sluice_status check(const struct sluice_queue *queue, const struct sluice
     case SLUICE_OP_COPY:
         if (op->set == NULL)
             return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "a copy without a set");
+        return SLUICE_OK;
+    case SLUICE_OP_DIGEST:
+        if (op->set == NULL || op->digests == NULL || sl_host_set_kind(op->set) != SLUICE_COPY_DIGEST)
+            return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "a digest without a set of its kind or a place for it");
         return SLUICE_OK;
     case SLUICE_OP_GROUP:
         if (op->group == NULL || (op->messages == NULL && op->message_count > 0))

@@ -79,3 +79,9 @@ sluice_status sl_host_set_run(const struct sluice_set *set, const struct sluice_
         sl_strided_copy(&set->pieces[i], 0);
     return SLUICE_OK;
 }
+
+void sl_host_set_digest(const struct sluice_set *set, uint64_t *ret_digests)
+{
+    for (size_t i = 0; i < set->count; i++)
+        ret_digests[i] = sl_strided_digest(&set->pieces[i].from, set->pieces[i].bytes);
+}
