@@ -7,14 +7,16 @@
 #include "runtime/base/error.h"
 
 /*
- * Copies a caller's struct that may be older (shorter) or newer (longer) than ours. INVALID when `size`
- * is not set, or when a newer caller uses a field that we do not know.
+ * Copies a caller's struct that may be older (shorter) or newer (longer) than ours; NULL: all defaults.
+ * INVALID when `size` is not set, or when a newer caller uses a field that we do not know.
  */
 static inline sluice_status sl_options_copy(void *ret, size_t bytes, const void *given, const char *what)
 {
-    uint32_t size = 0;
+    uint32_t size = 0, own = (uint32_t)bytes;
+    memset(ret, 0, bytes);
+    memcpy(ret, &own, sizeof own);
     if (given == NULL)
-        return sl_fail(SLUICE_INVALID, "options", "%s: no options given", what);
+        return SLUICE_OK;
     memcpy(&size, given, sizeof size);
     if (size < sizeof size || size > 4096)
         return sl_fail(SLUICE_INVALID, "options", "%s: size is not set: begin with the INIT macro", what);
@@ -22,8 +24,8 @@ static inline sluice_status sl_options_copy(void *ret, size_t bytes, const void 
         if (((const uint8_t *)given)[i] != 0)
             return sl_fail(SLUICE_INVALID, "options", "%s: the option at byte %zu is not known to this version", what,
                            i);
-    memset(ret, 0, bytes);
     memcpy(ret, given, size < bytes ? size : bytes);
+    memcpy(ret, &own, sizeof own);
     return SLUICE_OK;
 }
 

@@ -16,8 +16,7 @@ static sluice_status fill_options(const struct sluice_runtime *runtime, const st
                                   struct sluice_seal_options *ret)
 {
     const struct sl_setting_value *values = runtime->settings.values;
-    struct sluice_seal_options none = SLUICE_SEAL_OPTIONS_INIT;
-    sluice_status status = sl_options_copy(ret, sizeof *ret, given != NULL ? given : &none, "seal options");
+    sluice_status status = sl_options_copy(ret, sizeof *ret, given, "seal options");
     if (status != SLUICE_OK)
         return status;
     if (ret->window_bytes == 0)
@@ -202,8 +201,8 @@ static sluice_status seal_checked(struct sluice_plan *plan, struct sluice_runtim
 sluice_status sluice_plan_seal(sluice_plan *plan, sluice_runtime *runtime, const struct sluice_seal_options *options)
 {
     struct sluice_seal_options filled;
-    if (plan == NULL)
-        return sl_fail(SLUICE_INVALID, "seal", "no plan given");
+    if (plan == NULL || runtime == NULL)
+        return sl_fail(SLUICE_INVALID, "seal", "a plan and a runtime are needed");
     sluice_status status = sl_runtime_check_live(runtime, "seal");
     if (status == SLUICE_OK)
         status = fill_options(runtime, options, &filled);

@@ -33,9 +33,8 @@ static sluice_status check(const struct sluice_runtime_options *options)
 sluice_status sl_runtime_fill_options(const struct sluice_runtime_options *given, const struct sl_config *settings,
                                       struct sluice_runtime_options *ret)
 {
-    static const struct sluice_runtime_options none = SLUICE_RUNTIME_OPTIONS_INIT;
     const struct sl_setting_value *values = settings->values;
-    sluice_status status = sl_options_copy(ret, sizeof *ret, given != NULL ? given : &none, "runtime options");
+    sluice_status status = sl_options_copy(ret, sizeof *ret, given, "runtime options");
     if (status != SLUICE_OK)
         return status;
     fill_duration(&ret->bootstrap_timeout_ns, settings, SL_SET_BOOTSTRAP_TIMEOUT);

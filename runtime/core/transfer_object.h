@@ -116,7 +116,7 @@ sluice_status sl_direct_enqueue(struct sluice_transfer *transfer, void *stream);
 
 /* --- transfer_prepare.c: allocation at submit, any thread --- */
 sluice_status sl_transfer_prepare(struct sluice_plan *plan, struct sl_sealed *sealed,
-                                  const struct sluice_transfer_options *options, struct sluice_transfer **ret);
+                                  const struct sluice_transfer_options *given, struct sluice_transfer **ret);
 
 /* Lets go of the application's gates. Nobody waits at them any more. */
 void sl_transfer_drop_gates(struct sluice_transfer *transfer);
