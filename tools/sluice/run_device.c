@@ -38,9 +38,10 @@ static void take_error(const struct sluice_error *error)
  * NCCL refuses two ranks on one GPU unless it takes them for different hosts (before 2.30; they talk over sockets)
  * or is told to allow it.
  */
-static void share_gpu(struct sluice_runtime_options *options, uint32_t version, uint32_t ranks, uint32_t rank)
+static void share_gpu(uint32_t version, uint32_t ranks, uint32_t rank)
 {
-    char host[32];
+    char host[32], ctas[16];
+    uint32_t most = ranks * SHARED_CTAS_MOST > SHARED_CTAS ? SHARED_CTAS / ranks : SHARED_CTAS_MOST;
     SL_IGNORE(snprintf(host, sizeof host, "sluice-rank-%u", rank));
     if (version < ONE_NODE_SINCE)
         SL_IGNORE(setenv("NCCL_HOSTID", host, 1));
@@ -49,14 +50,12 @@ static void share_gpu(struct sluice_runtime_options *options, uint32_t version, 
     SL_IGNORE(setenv("NCCL_NVLS_ENABLE", "0", 0));
     SL_IGNORE(setenv("NCCL_IB_DISABLE", "1", 0));
     SL_IGNORE(setenv("NCCL_SOCKET_IFNAME", "lo", 0));
-    if (options->max_ctas == 0)
-        options->max_ctas = ranks * SHARED_CTAS_MOST > SHARED_CTAS ? SHARED_CTAS / ranks : SHARED_CTAS_MOST;
-    if (options->max_ctas == 0)
-        options->max_ctas = 1;
+    SL_IGNORE(snprintf(ctas, sizeof ctas, "%u", most > 0 ? most : 1));
+    SL_IGNORE(setenv("SLUICE_MAX_CTAS", ctas, 0));
     if (rank == 0)
-        tool_say("%u ranks share a GPU: each one takes %u multiprocessors and %s; start nvidia-cuda-mps-control -d "
+        tool_say("%u ranks share a GPU: each one takes %s multiprocessors and %s; start nvidia-cuda-mps-control -d "
                  "first, or they take turns",
-                 ranks, options->max_ctas,
+                 ranks, getenv("SLUICE_MAX_CTAS"),
                  version < ONE_NODE_SINCE ? "its own NCCL_HOSTID (messages go over sockets)"
                                           : "NCCL_MULTI_RANK_GPU_ENABLE=1");
 }
@@ -103,7 +102,7 @@ sluice_status run_device_open(const struct run_buffers *buffers, struct sluice_r
     if (shared == 0 && options->world > info.devices)
         shared = (options->world + info.devices - 1) / info.devices;
     if (shared > 1)
-        share_gpu(options, info.version, shared, rank);
+        share_gpu(info.version, shared, rank);
     uint32_t index = options->device != 0 ? options->device - 1 : options->local_rank % info.devices;
     const struct sluice_backend_config config = {.size = sizeof config,
                                                  .device = index,
