@@ -244,6 +244,8 @@ struct sluice_backend_ops {
     void (*point_close)(struct sluice_point *point);
     /* Enqueues a copy set in a stream of the caller, in whose order it runs. Any thread; the set must stay open. */
     sluice_status (*copy_on)(struct sluice_set *set, void *stream);
+    /* What only an open device knows: `channels`, unless variables of NCCL say other numbers. */
+    void (*describe)(struct sluice_device *device, struct sluice_backend_info *ret);
     /*
      * For benchmarks: copies contiguous pieces by the device's own asynchronous copy call, one call a piece, waits, and
      * gives the nanoseconds by the device's clock.

@@ -51,6 +51,8 @@ sluice_status sl_driver_open(struct sl_driver *driver, const struct sl_driver_co
         status = config->ops->query(&driver->info);
     if (status == SLUICE_OK)
         status = config->ops->open(&driver->config.backend, &driver->device);
+    if (status == SLUICE_OK && config->ops->describe != NULL)
+        config->ops->describe(driver->device, &driver->info);
     if (status != SLUICE_OK)
         sl_driver_close(driver);
     return status;

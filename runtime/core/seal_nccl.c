@@ -6,13 +6,26 @@
  */
 #include "runtime/core/seal_nccl.h"
 
+#include <string.h>
+
 #include "scheduler/nccl_model.h"
 
 enum { CHANNELS_MOST = 64, ARGS_BYTES = 4096, FIFO_BYTES = 1 << 20, CHUNK_LEAST = 1 << 16 };
 
-static struct sl_nccl_config config_of(const struct sluice_backend_info *info, uint32_t world)
+/* Variables with which NCCL takes other numbers of channels than a communicator asks for. */
+static _Bool overridden(const char *environment)
 {
-    uint32_t channels = info->channels != 0 ? info->channels : CHANNELS_MOST;
+    static const char *const names[] = {"NCCL_MIN_P2P_NCHANNELS=", "NCCL_MAX_P2P_NCHANNELS=", "NCCL_MIN_CTAS=",
+                                        "NCCL_MAX_CTAS=",          "NCCL_MIN_NCHANNELS=",     "NCCL_MAX_NCHANNELS="};
+    for (size_t i = 0; i < SL_COUNT(names) && environment != NULL; i++)
+        if (strstr(environment, names[i]) != NULL)
+            return 1;
+    return 0;
+}
+
+static struct sl_nccl_config config_of(const struct sluice_backend_info *info, uint32_t world, const char *environment)
+{
+    uint32_t channels = info->channels != 0 && !overridden(environment) ? info->channels : CHANNELS_MOST;
     uint32_t nodes = info->nodes != 0 && world % info->nodes == 0 ? info->nodes : 1;
     return (struct sl_nccl_config){
         .version = info->version,
@@ -80,7 +93,7 @@ sluice_status sl_seal_nccl_terms(const struct sluice_backend_info *info, const s
 {
     if (info->version == 0)
         return SLUICE_OK;
-    struct sl_nccl_config config = config_of(info, half->world);
+    struct sl_nccl_config config = config_of(info, half->world, terms->environment);
     _Bool any_cut = sl_nccl_order_kept(info->version);
     _Bool ours = terms->policy == SLUICE_POLICY_BALANCED || terms->policy == SLUICE_POLICY_ORDERED;
     terms->backend_version = info->version;

@@ -10,6 +10,7 @@
 
 static const struct tool_command benches[] = {
     {"local", cmd_bench_local, "copies within one GPU: the fused kernel against the device's own copies"},
+    {"group", cmd_bench_group, "a plan between the ranks of this machine, by the policies that cut it"},
     {"host", cmd_bench_host, "the host backend between processes against a bare copy loop"},
     {NULL, NULL, NULL},
 };

@@ -112,6 +112,15 @@ static sluice_status query(struct sluice_backend_info *ret)
     return SLUICE_OK;
 }
 
+/*
+ * P is the power of two that the communicator is opened with (minCTAs = maxCTAs), seen so on NCCL 2.28.9. How many
+ * channels a pair takes depends on the path, so only P is said, which bounds it.
+ */
+static void describe(struct sluice_device *device, struct sluice_backend_info *ret)
+{
+    ret->channels = sl_cuda_channels(device);
+}
+
 /* --- open and close --- */
 
 static sluice_status open_events(struct sluice_device *device)
@@ -339,6 +348,7 @@ static const struct sluice_backend_ops table = {
     .point_wait = table_point_wait,
     .point_close = sl_cuda_point_close,
     .copy_on = table_copy_on,
+    .describe = describe,
     .copy_time = table_copy_time,
 };
 

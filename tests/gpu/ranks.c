@@ -1,0 +1,224 @@
+/*
+ * ranks.c: two ranks on one GPU, each a process with an NCCL_HOSTID of its own: stale copies over the wire, and a
+ * peer that goes away. A program of its own: processes are forked before anything of CUDA is touched.
+ *
+ * Every case of a stale copy has a twin without the gate that must bring the old value. Exit status 77: no device.
+ */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gpu/work.h"
+#include "runtime/backend/registry.h"
+#include "runtime/base/clock.h"
+#include "sluice/cuda.h"
+#include "support/ranks.h"
+
+enum { BYTES = 4 << 20, DELAY_MS = 50, NO_DEVICE = 77 };
+
+struct scene {
+    const char *name;
+    uint64_t direct_min; /* 1: straight from and into user memory; 0: packed */
+    _Bool gated, stream_waits, peer_leaves;
+    int expected; /* byte at the destination */
+};
+
+static const struct scene scenes[] = {
+    {.name = "packed behind a gate", .gated = 1, .expected = 7},
+    {.name = "packed without its gate", .expected = 1},
+    {.name = "single behind a gate", .direct_min = 1, .gated = 1, .expected = 7},
+    {.name = "single without its gate", .direct_min = 1, .expected = 1},
+    {.name = "a stream that waits for the transfer", .gated = 1, .stream_waits = 1, .expected = 7},
+    {.name = "a peer that leaves", .peer_leaves = 1},
+};
+
+static void must(sluice_status status, const char *what)
+{
+    if (status == SLUICE_OK)
+        return;
+    fprintf(stderr, "ranks: %s: %s: %s\n", what, sluice_status_name(status), sluice_last_error()->text);
+    _exit(1);
+}
+
+static void cuda(cudaError_t result, const char *what)
+{
+    if (result == cudaSuccess)
+        return;
+    fprintf(stderr, "ranks: %s: %s\n", what, cudaGetErrorString(result));
+    _exit(1);
+}
+
+static sluice_runtime *open_rank(uint32_t rank, uint32_t port)
+{
+    struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
+    sluice_runtime *runtime = NULL;
+    char host[16];
+    snprintf(host, sizeof host, "rank-%u", rank);
+    setenv("NCCL_HOSTID", host, 1);
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    setenv("NCCL_IB_DISABLE", "1", 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+    options.world = options.local_world = 2;
+    options.rank = options.local_rank = rank;
+    options.address = "127.0.0.1";
+    options.port = port;
+    options.device = 1;
+    options.backend = "cuda";
+    options.stall_timeout_ns = 5 * SLUICE_SECOND;
+    must(sluice_runtime_open(&options, &runtime), "open");
+    return runtime;
+}
+
+static sluice_plan *seal_plan(sluice_runtime *runtime, uint32_t rank, const struct scene *scene, void *memory)
+{
+    struct sluice_seal_options options = SLUICE_SEAL_OPTIONS_INIT;
+    struct sluice_param param = {.id = 0, .dtype = SLUICE_DTYPE_U8, .bytes = BYTES, .name = "w"};
+    struct sluice_region whole = {.row_bytes = BYTES, .rows = 1, .pitch = BYTES};
+    struct sluice_task task = {.destination = 1,
+                               .from = whole,
+                               .to = whole,
+                               .source_dtype = SLUICE_DTYPE_U8,
+                               .destination_dtype = SLUICE_DTYPE_U8};
+    sluice_plan *plan = NULL;
+    options.direct_min = scene->direct_min;
+    must(sluice_plan_create(2, &plan), "plan");
+    must(sluice_plan_add_param(plan, &param), "add_param");
+    must(sluice_plan_add_task(plan, &task), "add_task");
+    must(sluice_plan_bind(plan, 0, (enum sluice_role)rank, memory, BYTES), "bind");
+    must(sluice_plan_seal_wait(plan, runtime, &options, 0), "seal");
+    return plan;
+}
+
+/* What the destination holds, read in a stream that is ordered behind the transfer or after its end. */
+static int received(sluice_transfer *transfer, const uint8_t *memory, const struct scene *scene)
+{
+    uint8_t byte = 0;
+    cudaStream_t stream;
+    sluice_status status = SLUICE_AGAIN;
+    cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    if (scene->stream_waits) {
+        while ((status = sluice_cuda_wait(transfer, stream)) == SLUICE_AGAIN)
+            ;
+        must(status, "cuda_wait");
+    } else {
+        must(sluice_transfer_wait(transfer, 30 * SLUICE_SECOND), "wait");
+    }
+    cuda(cudaMemcpyAsync(&byte, memory + BYTES - 1, 1, cudaMemcpyDeviceToHost, stream), "read");
+    cuda(cudaStreamSynchronize(stream), "read");
+    must(sluice_transfer_wait(transfer, 30 * SLUICE_SECOND), "wait");
+    return byte;
+}
+
+/* The other rank has left: the transfer fails and everything closes within its deadlines. */
+static int expect_loss(sluice_runtime *runtime, sluice_plan *plan)
+{
+    sluice_transfer *transfer = NULL;
+    uint64_t begin = sl_now(sl_clock_system());
+    sluice_status status = sluice_submit(plan, NULL, &transfer);
+    if (status == SLUICE_OK)
+        status = sluice_transfer_wait(transfer, 30 * SLUICE_SECOND);
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(runtime);
+    uint64_t took = sl_now(sl_clock_system()) - begin;
+    printf("ranks: the peer was missed and all was closed after %.1f s: %s\n", (double)took / 1e9,
+           sluice_status_name(status));
+    return status != SLUICE_OK && status != SLUICE_TIMEOUT && took < 25 * SLUICE_SECOND ? 0 : 1;
+}
+
+static int run_transfer(sluice_runtime *runtime, sluice_plan *plan, uint32_t rank, const struct scene *scene,
+                        uint8_t *memory)
+{
+    struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
+    sluice_transfer *transfer = NULL;
+    cudaStream_t stream;
+    int wrong = 0;
+    cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    if (rank == 0) {
+        work_delay(stream, scene->gated ? DELAY_MS : 20 * DELAY_MS);
+        cuda(cudaMemsetAsync(memory, 7, BYTES, stream), "produce");
+        if (scene->gated)
+            must(sluice_cuda_gate_stream(runtime, stream, &options.source_gate), "gate");
+    }
+    must(sluice_submit(plan, &options, &transfer), "submit");
+    sluice_gate_destroy(options.source_gate);
+    if (rank == 0) {
+        must(sluice_transfer_wait(transfer, 30 * SLUICE_SECOND), "wait");
+        cuda(cudaStreamSynchronize(stream), "producer");
+    } else {
+        int byte = received(transfer, memory, scene);
+        wrong = byte != scene->expected;
+        printf("ranks: %-40s %s (%d)\n", scene->name, wrong ? "WRONG" : "right", byte);
+    }
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(runtime);
+    return wrong;
+}
+
+static int be_rank(uint32_t rank, uint32_t port, const struct scene *scene)
+{
+    uint8_t *memory = NULL;
+    cuda(cudaMalloc((void **)&memory, BYTES), "malloc");
+    cuda(cudaMemset(memory, rank == 0 ? 1 : 9, BYTES), "memset");
+    cuda(cudaDeviceSynchronize(), "synchronize");
+    work_delay(NULL, 0); /* loads the test's kernel: a first launch may wait for others */
+    sluice_runtime *runtime = open_rank(rank, port);
+    sluice_plan *plan = seal_plan(runtime, rank, scene, memory);
+    if (!scene->peer_leaves)
+        return run_transfer(runtime, plan, rank, scene, memory);
+    return rank == 1 ? 0 : expect_loss(runtime, plan);
+}
+
+static int run_scene(const struct scene *scene)
+{
+    uint32_t port = test_free_port();
+    pid_t children[2];
+    int wrong = 0;
+    fflush(stdout);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        children[rank] = fork();
+        if (children[rank] == 0) {
+            int status = be_rank(rank, port, scene);
+            fflush(stdout);
+            _exit(status);
+        }
+    }
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        int state = 1;
+        wrong |= waitpid(children[rank], &state, 0) != children[rank] || !WIFEXITED(state) || WEXITSTATUS(state) != 0;
+    }
+    if (wrong)
+        fprintf(stderr, "ranks: failed: %s\n", scene->name);
+    return wrong;
+}
+
+/* In a child: the parent must not touch CUDA. */
+static int look_for_device(void)
+{
+    const struct sluice_backend_ops *ops = NULL;
+    struct sluice_backend_info info = {.size = sizeof info};
+    if (sl_backend_find("cuda", &ops) == SLUICE_OK && ops->query(&info) == SLUICE_OK && info.usable)
+        return 0;
+    printf("ranks: skipped: %s\n", ops == NULL ? sluice_last_error()->text : info.reason);
+    fflush(stdout);
+    return NO_DEVICE;
+}
+
+int main(void)
+{
+    int state = 0, wrong = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(look_for_device());
+    if (waitpid(child, &state, 0) != child || !WIFEXITED(state) || WEXITSTATUS(state) != 0)
+        return NO_DEVICE;
+    for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
+        wrong |= run_scene(&scenes[i]);
+    return wrong;
+}
