@@ -130,7 +130,7 @@ uint64_t sl_engine_stray(const struct sl_engine *engine);
  * Progress and words of a run (progress.c, explain.c). Same thread as events. Progress fills all but
  * the parameters and bytes, which the driver counts. Explain is as snprintf.
  */
-void sl_engine_progress(const struct sl_engine *engine, uint32_t run, uint64_t now, struct sluice_progress *ret);
-size_t sl_engine_explain(const struct sl_engine *engine, uint32_t run, uint64_t now, char *text, size_t bytes);
+void sl_engine_progress(const struct sl_engine *engine, uint32_t index, uint64_t now, struct sluice_progress *ret);
+size_t sl_engine_explain(const struct sl_engine *engine, uint32_t index, uint64_t now, char *data, size_t bytes);
 
 #endif

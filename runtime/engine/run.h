@@ -174,7 +174,7 @@ void sl_run_enter(struct run *run, enum run_state state);
 void sl_run_advance(struct sl_engine *engine, struct run *run);
 /* Every byte of the version is in place here. */
 void sl_run_committed(struct sl_engine *engine, struct run *run);
-void sl_run_gate_opened(struct run *run, uint32_t gate, uint64_t now);
+void sl_run_gate_opened(struct run *run, uint32_t index, uint64_t now);
 /* Ends the run with a terminal event; once. `cause` for all but success. */
 void sl_run_end(struct sl_engine *engine, struct run *run, enum sluice_event_kind end,
                 const struct sluice_error *cause);
@@ -217,10 +217,10 @@ void sl_engine_deadlines(struct sl_engine *engine);
 uint64_t sl_run_timer(const struct sl_engine *engine, const struct run *run);
 
 /* explain.c: "window 5 of 40 is running here" and its like, for errors; returns as snprintf. */
-size_t sl_run_words(const struct run *run, char *text, size_t bytes);
+size_t sl_run_words(const struct run *run, char *data, size_t bytes);
 /* "window 5 of 40 waits for gate of source 'x' and 2 more; granted 5" */
-size_t sl_run_gate_words(const struct run *run, char *text, size_t bytes);
+size_t sl_run_gate_words(const struct run *run, char *data, size_t bytes);
 /* What a failure means for the destination: "; windows 0-4 done, 5-6 unknown, 7-39 untouched". */
-size_t sl_run_damage(const struct run *run, char *text, size_t bytes);
+size_t sl_run_damage(const struct run *run, char *data, size_t bytes);
 
 #endif
