@@ -46,6 +46,9 @@ static sluice_status start(struct sluice_plan *plan, struct sl_sealed *sealed,
     }
     transfer->submitted_ns = sl_now(sealed->runtime->clock);
     sl_transfer_keep(transfer); /* the driver's */
+    /* Only now: a submit that was refused takes no number, so that the ranks go on numbering alike. */
+    sealed->next_run++;
+    sealed->last_version = transfer->config.version;
     sealed->live++;
     sealed->direct += transfer->after != NULL;
     struct sluice_transfer *before = *ret;

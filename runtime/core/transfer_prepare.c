@@ -325,8 +325,6 @@ sluice_status sl_transfer_prepare(struct sluice_plan *plan, struct sl_sealed *se
         sl_transfer_release(transfer);
         return status;
     }
-    sealed->next_run++;
-    sealed->last_version = transfer->config.version;
     *ret = transfer;
     return SLUICE_OK;
 }
