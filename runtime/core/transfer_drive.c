@@ -6,6 +6,7 @@
  * of one plan follow each other (the plan's turn): they share shadow memory, destinations and slots.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/transfer_object.h"
@@ -257,8 +258,32 @@ static void trace_gate(struct sl_driver *driver, struct sluice_transfer *transfe
     transfer->gate_begin_ns = driver->now;
 }
 
+/* Adds the destination's parameters that hold bytes of both versions, and how many are whole and untouched. */
+static void add_torn(const struct sluice_transfer *transfer, const struct sl_action *action, struct sluice_error *error)
+{
+    const struct sl_view *view = transfer->view;
+    const uint32_t *first = transfer->sealed->first[SLUICE_ROLE_DESTINATION];
+    uint32_t whole = 0, torn = 0, param = 0;
+    for (uint32_t i = 0; i < view->arrival_count; i++) {
+        const struct sl_arrival *arrival = &view->arrivals[i];
+        _Bool all = arrival->window < action->whole;
+        _Bool some = !all && first[arrival->param] < action->clean;
+        whole += all;
+        if (some && torn++ == 0)
+            param = arrival->param;
+    }
+    size_t used = strnlen(error->text, sizeof error->text - 1);
+    if (torn > 0)
+        SL_IGNORE(snprintf(error->text + used, sizeof error->text - used,
+                           "; %u parameters hold bytes of both versions, the first is %u (%.64s), %u are whole, %u "
+                           "untouched",
+                           torn, param, sl_param_name(&transfer->plan->store, param), whole,
+                           view->arrival_count - whole - torn));
+}
+
 static void emit(struct sl_driver *driver, struct sluice_transfer *transfer, const struct sl_action *action)
 {
+    struct sluice_error error;
     switch (action->event) {
     case SLUICE_EVENT_WINDOW:
         sl_transfer_window_done(driver, transfer, action->window);
@@ -270,7 +295,10 @@ static void emit(struct sl_driver *driver, struct sluice_transfer *transfer, con
         sl_transfer_publish(driver, transfer);
         if (action->holds_version)
             keep_version(transfer);
-        end(driver, transfer, action->event, &action->error);
+        error = action->error;
+        if (action->event == SLUICE_EVENT_FAILED)
+            add_torn(transfer, action, &error);
+        end(driver, transfer, action->event, &error);
         break;
     case SLUICE_EVENT_RELEASED:
         transfer->told_released = 1; /* told to the application with the engine's RELEASE */

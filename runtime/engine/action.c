@@ -133,6 +133,20 @@ static _Bool tell(struct sl_engine *engine, struct run *run, struct sl_note *not
     return 1;
 }
 
+/* What a run that did not end well has left of its version in the destinations. */
+static void say_damage(const struct run *run, struct sl_action *ret)
+{
+    const struct sl_run_config *config = &run->config;
+    if (!config->shadow) {
+        ret->whole = run->done;
+        ret->clean = run->launched;
+    } else if (run->committed_ns != 0) {
+        ret->whole = ret->clean = config->windows;
+    } else if (run->commit_begun || run->launched > config->staged) {
+        ret->clean = config->windows;
+    }
+}
+
 static void emit(struct run *run, enum sluice_event_kind event, struct sl_action *ret)
 {
     ret->kind = SL_ACTION_EMIT;
@@ -140,6 +154,8 @@ static void emit(struct run *run, enum sluice_event_kind event, struct sl_action
     ret->window = 0;
     if (event == SLUICE_EVENT_FAILED || event == SLUICE_EVENT_CANCELLED)
         ret->error = run->error;
+    if (event == SLUICE_EVENT_FAILED || event == SLUICE_EVENT_CANCELLED)
+        say_damage(run, ret);
     ret->holds_version = event == SLUICE_EVENT_FAILED && run->committed_ns != 0;
 }
 

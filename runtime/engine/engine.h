@@ -101,6 +101,8 @@ struct sl_action {
     struct sl_note note;
     struct sluice_error error; /* EMIT of a failure, POISON */
     _Bool holds_version;       /* EMIT of FAILED, shadow landing: the new version is whole in place on this rank */
+    /* EMIT of FAILED and CANCELLED: bytes of windows below `whole` are in place, of those from `clean` on nothing is. */
+    uint32_t whole, clean;
 };
 
 struct sl_engine;

@@ -231,6 +231,11 @@ Test(transfer, fails_with_the_device_error_and_the_next_one_runs_or_is_refused)
     cr_assert_neq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
     uint32_t failed = solo_await_kind(&solo, SLUICE_EVENT_FAILED);
     cr_expect_not_null(strstr(solo.events[failed].text, "a copy failed"), "%s", solo.events[failed].text);
+    struct sluice_error error; /* window 0 was done, three were in flight: their parameters are torn */
+    sluice_transfer_error(transfer, &error);
+    cr_expect_not_null(
+        strstr(error.text, "; 3 parameters hold bytes of both versions, the first is 1 (w), 1 are whole"), "%s",
+        error.text);
     cr_expect_eq(sluice_version(solo.plan), 0u);
     sluice_transfer *second = NULL;
     sluice_status status = sluice_submit(solo.plan, &options, &second);
