@@ -15,9 +15,10 @@ double bench_median(double *values, uint32_t count);
 
 /*
  * Two processes send `bytes` each to two others through shared memory: copied in by the source, out by the
- * destination, in parts of `part` bytes and `slots` of them a lane, and nothing else. The seconds of one pass.
+ * destination, in parts of `part` bytes and `slots` of them a lane, and nothing else. The seconds of one pass, and the
+ * CPU seconds of all four processes in it.
  * SYSTEM, NOMEM.
  */
-sluice_status bench_bare_copy(uint64_t bytes, uint64_t part, uint32_t slots, double *ret_seconds);
+sluice_status bench_bare_copy(uint64_t bytes, uint64_t part, uint32_t slots, double *ret_seconds, double *ret_cpu);
 
 #endif

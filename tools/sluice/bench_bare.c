@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -30,7 +31,7 @@ struct shared {
     uint32_t slots;
     atomic_uint ready; /* processes, over all passes */
     struct sl_bell bells[WORLD];
-    uint64_t begin_ns[WORLD], end_ns[WORLD];
+    uint64_t begin_ns[WORLD], end_ns[WORLD], cpu_ns[WORLD];
     struct lane lanes[SIDES][SIDES];
     uint8_t pool[];
 };
@@ -80,6 +81,14 @@ static void move(struct shared *s, uint32_t rank, uint32_t pass, uint8_t *const 
     }
 }
 
+/* CPU time of this process. */
+static uint64_t spent(void)
+{
+    struct timespec time = {0};
+    SL_IGNORE(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time));
+    return (uint64_t)time.tv_sec * SLUICE_SECOND + (uint64_t)time.tv_nsec;
+}
+
 static _Noreturn void be_process(struct shared *s, uint32_t rank, pid_t parent)
 {
     uint8_t *memory[SIDES];
@@ -95,9 +104,11 @@ static _Noreturn void be_process(struct shared *s, uint32_t rank, pid_t parent)
         atomic_fetch_add(&s->ready, 1);
         while (atomic_load(&s->ready) < (pass + 1) * WORLD)
             SL_IGNORE(sched_yield());
+        uint64_t cpu = spent();
         s->begin_ns[rank] = sl_now(sl_clock_system());
         move(s, rank, pass, memory);
         s->end_ns[rank] = sl_now(sl_clock_system());
+        s->cpu_ns[rank] = spent() - cpu;
     }
     for (uint32_t i = 0; i < SIDES && rank >= SIDES; i++)
         if (memory[i][0] != i + 1 || memory[i][s->bytes - 1] != i + 1)
@@ -139,7 +150,7 @@ static _Bool run_all(struct shared *s)
     return good;
 }
 
-sluice_status bench_bare_copy(uint64_t bytes, uint64_t part, uint32_t slots, double *ret_seconds)
+sluice_status bench_bare_copy(uint64_t bytes, uint64_t part, uint32_t slots, double *ret_seconds, double *ret_cpu)
 {
     size_t size = sizeof(struct shared) + (size_t)(SIDES * SIDES * slots * part);
     struct shared *s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -149,8 +160,12 @@ sluice_status bench_bare_copy(uint64_t bytes, uint64_t part, uint32_t slots, dou
     s->part = part;
     s->slots = slots;
     _Bool good = run_all(s);
-    if (good)
+    if (good) {
         *ret_seconds = seconds_of(s);
+        *ret_cpu = 0;
+    }
+    for (uint32_t r = 0; r < WORLD && good; r++)
+        *ret_cpu += (double)s->cpu_ns[r] / 1e9;
     SL_IGNORE(munmap(s, size));
     return good ? SLUICE_OK : sl_fail(SLUICE_SYSTEM, "bench", "a process of the bare loop failed");
 }

@@ -29,8 +29,9 @@ static const struct tool_syntax syntax = {
     .synopsis = "[OPTIONS]",
     .about = "Moves tensors from two processes to two others over the host backend, beside a bare loop that copies\n"
              "the same bytes in and out of shared memory; then many small tasks, packed and as messages of their\n"
-             "own, beside one task of the same bytes. Prints the median of the rounds. 'us/window' is the CPU time\n"
-             "of a source's scheduler thread per window: copies and transport run on threads of their own.",
+             "own, beside one task of the same bytes. Prints the median of the rounds; 'cpu(s)' is the processor time\n"
+             "of all processes, which says more than time on a busy machine; 'us/window' is that of a source's\n"
+             "scheduler thread per window: copies and transport run on threads of their own.",
     .options = options,
 };
 
@@ -45,7 +46,8 @@ struct bench {
     uint32_t tasks, rounds;
     _Bool json;
     double seconds[WAYS][ROUNDS_MAX];
-    double cpu_us[WAYS]; /* per window, summed over rounds, then the mean */
+    double cpu[WAYS][ROUNDS_MAX]; /* seconds, all processes and threads */
+    double scheduler_us[WAYS];    /* per window, the mean of the rounds */
     uint32_t windows[WAYS];
 };
 
@@ -94,8 +96,11 @@ static int run_plan(struct bench *bench, enum way way, struct sl_plan *plan, uin
     if (status == TOOL_OK) {
         const struct run_seat *seat = &job.board->seats[0];
         bench->seconds[way][round] = run_seconds(job.board, REFITS - 1);
+        bench->cpu[way][round] = 0;
+        for (uint32_t r = 0; r < WORLD; r++)
+            bench->cpu[way][round] += (double)job.board->seats[r].process_ns / 1e9;
         bench->windows[way] = seat->windows;
-        bench->cpu_us[way] += (double)seat->scheduler_ns / 1e3 / seat->windows / REFITS / bench->rounds;
+        bench->scheduler_us[way] += (double)seat->scheduler_ns / 1e3 / seat->windows / REFITS / bench->rounds;
     }
     run_board_close(job.board);
     return status;
@@ -106,7 +111,8 @@ static int run_way(struct bench *bench, enum way way, uint32_t round)
     uint32_t per_pair = bench->tasks / SIDES;
     struct sl_plan plan;
     if (way == BARE)
-        return bench_bare_copy(bench->bytes, bench->window_bytes / SIDES, 3, &bench->seconds[BARE][round]) == SLUICE_OK
+        return bench_bare_copy(bench->bytes, bench->window_bytes / SIDES, 3, &bench->seconds[BARE][round],
+                               &bench->cpu[BARE][round]) == SLUICE_OK
                    ? TOOL_OK
                    : tool_fail();
     uint32_t count = way == LARGE || way == WHOLE ? 1 : per_pair;
@@ -135,22 +141,32 @@ static double gigabytes(const struct bench *bench, enum way way)
     return (double)pair * SIDES * SIDES / 1e9;
 }
 
-static void print_text(const struct bench *bench, double tensor, double packed)
+/* How much of `base` a way reaches, by the medians of time or processor time. */
+static double part_of(double (*numbers)[ROUNDS_MAX], uint32_t rounds, enum way base, enum way way)
+{
+    return median(numbers[base], rounds) / median(numbers[way], rounds);
+}
+
+static void print_text(struct bench *bench)
 {
     printf("# %d+%d processes, windows of %llu bytes a rank, %u rounds: median, least and most\n", SIDES, SIDES,
            (unsigned long long)bench->window_bytes, bench->rounds);
-    printf("%-8s %10s %10s %10s %9s %8s %10s  %s\n", "way", "time(s)", "least", "most", "GB/s", "windows", "us/window",
-           "what");
+    printf("%-8s %9s %9s %9s %8s %9s %8s %10s  %s\n", "way", "time(s)", "least", "most", "GB/s", "cpu(s)", "windows",
+           "us/window", "what");
     for (int way = 0; way < WAYS; way++) {
         const double *s = bench->seconds[way];
         double middle = median(s, bench->rounds);
-        printf("%-8s %10.4f %10.4f %10.4f %9.2f %8u %10.1f  %s\n", names[way], middle, s[0], s[bench->rounds - 1],
-               gigabytes(bench, (enum way)way) / middle, bench->windows[way], bench->cpu_us[way], words[way]);
+        printf("%-8s %9.4f %9.4f %9.4f %8.2f %9.4f %8u %10.1f  %s\n", names[way], middle, s[0], s[bench->rounds - 1],
+               gigabytes(bench, (enum way)way) / middle, median(bench->cpu[way], bench->rounds), bench->windows[way],
+               bench->scheduler_us[way], words[way]);
     }
-    printf("tensor / bare   %.3f\npacked / whole  %.3f\n", tensor, packed);
+    printf("tensor / bare   %.3f by time, %.3f by processor time\n",
+           part_of(bench->seconds, bench->rounds, BARE, LARGE), part_of(bench->cpu, bench->rounds, BARE, LARGE));
+    printf("packed / whole  %.3f by time, %.3f by processor time\n",
+           part_of(bench->seconds, bench->rounds, WHOLE, PACKED), part_of(bench->cpu, bench->rounds, WHOLE, PACKED));
 }
 
-static void print_json(const struct bench *bench, double tensor, double packed)
+static void print_json(struct bench *bench)
 {
     struct sl_json_writer w;
     sl_json_begin(&w, stdout, 0);
@@ -170,7 +186,8 @@ static void print_json(const struct bench *bench, double tensor, double packed)
                        {"seconds_min", s[0]},
                        {"seconds_max", s[bench->rounds - 1]},
                        {"gigabytes_per_second", gigabytes(bench, (enum way)way) / median(s, bench->rounds)},
-                       {"scheduler_microseconds_per_window", bench->cpu_us[way]}};
+                       {"cpu_seconds", median(bench->cpu[way], bench->rounds)},
+                       {"scheduler_microseconds_per_window", bench->scheduler_us[way]}};
         sl_json_object(&w);
         sl_json_key(&w, "way");
         sl_json_put_text(&w, names[way]);
@@ -183,10 +200,17 @@ static void print_json(const struct bench *bench, double tensor, double packed)
         sl_json_object_end(&w);
     }
     sl_json_list_end(&w);
-    sl_json_key(&w, "tensor_of_bare");
-    sl_json_put_double(&w, tensor);
-    sl_json_key(&w, "packed_of_whole");
-    sl_json_put_double(&w, packed);
+    const struct {
+        const char *key;
+        double value;
+    } parts[] = {{"tensor_of_bare", part_of(bench->seconds, bench->rounds, BARE, LARGE)},
+                 {"tensor_of_bare_cpu", part_of(bench->cpu, bench->rounds, BARE, LARGE)},
+                 {"packed_of_whole", part_of(bench->seconds, bench->rounds, WHOLE, PACKED)},
+                 {"packed_of_whole_cpu", part_of(bench->cpu, bench->rounds, WHOLE, PACKED)}};
+    for (size_t i = 0; i < SL_COUNT(parts); i++) {
+        sl_json_key(&w, parts[i].key);
+        sl_json_put_double(&w, parts[i].value);
+    }
     sl_json_object_end(&w);
     SL_IGNORE(sl_json_end(&w)); /* tool_finish reports a failed stdout */
 }
@@ -199,14 +223,14 @@ static int measure(struct bench *bench)
             if (status != TOOL_OK)
                 return status;
         }
-    for (int way = 0; way < WAYS; way++)
+    for (int way = 0; way < WAYS; way++) {
         qsort(bench->seconds[way], bench->rounds, sizeof(double), by_value);
-    double tensor = median(bench->seconds[BARE], bench->rounds) / median(bench->seconds[LARGE], bench->rounds);
-    double packed = median(bench->seconds[WHOLE], bench->rounds) / median(bench->seconds[PACKED], bench->rounds);
+        qsort(bench->cpu[way], bench->rounds, sizeof(double), by_value);
+    }
     if (bench->json)
-        print_json(bench, tensor, packed);
+        print_json(bench);
     else
-        print_text(bench, tensor, packed);
+        print_text(bench);
     return tool_finish(TOOL_OK);
 }
 

@@ -28,6 +28,7 @@ struct run_seat {
     uint32_t windows;
     uint64_t verified_bytes;
     struct sluice_stage_times stages;
+    uint64_t process_ns;   /* CPU time of all its threads in the last refit, from submit to its end */
     uint64_t scheduler_ns; /* CPU time of its scheduler thread in all refits */
     uint64_t trace_count, trace_dropped;
     uint8_t gather[RUN_GATHERS][RUN_GATHER_BYTES];

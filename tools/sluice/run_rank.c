@@ -205,9 +205,10 @@ static sluice_status wait_for(const struct rank *rank, sluice_transfer *transfer
                               uint64_t *ret_end_ns)
 {
     struct sluice_error error;
-    _Bool cancelled = 0;
+    _Bool cancelled = 0, over = 0;
     sluice_status status;
-    while ((status = sluice_transfer_wait(transfer, SLICE)) == SLUICE_TIMEOUT && !atomic_load(released)) {
+    while ((status = sluice_transfer_wait(transfer, SLICE)) == SLUICE_TIMEOUT && !over) {
+        over = atomic_load(released); /* known before a wait, its TIMEOUT is the transfer's */
         publish(rank, transfer, 0);
         if (!cancelled && run_board_stopped(rank->job->board) != RUN_GO) {
             sluice_transfer_cancel(transfer);
@@ -224,12 +225,11 @@ static sluice_status wait_for(const struct rank *rank, sluice_transfer *transfer
     return error.status != SLUICE_OK ? sl_fail_copy(&error) : status;
 }
 
-static uint64_t scheduler_cpu(const struct rank *rank)
+/* CPU time in nanoseconds. */
+static uint64_t spent_by(clockid_t clock)
 {
     struct timespec spent = {0};
-    clockid_t clock;
-    if (pthread_getcpuclockid(rank->runtime->thread, &clock) == 0)
-        SL_IGNORE(clock_gettime(clock, &spent));
+    SL_IGNORE(clock_gettime(clock, &spent));
     return (uint64_t)spent.tv_sec * SLUICE_SECOND + (uint64_t)spent.tv_nsec;
 }
 
@@ -256,13 +256,16 @@ static sluice_status refit(struct rank *rank, uint32_t number)
         return status;
     atomic_store(&rank->seat->bytes_done, 0);
     atomic_store(&rank->seat->refit, number + 1);
-    uint64_t cpu = scheduler_cpu(rank);
+    clockid_t scheduler = CLOCK_THREAD_CPUTIME_ID;
+    SL_IGNORE(pthread_getcpuclockid(rank->runtime->thread, &scheduler));
+    uint64_t before = spent_by(scheduler), process = spent_by(CLOCK_PROCESS_CPUTIME_ID);
     time->begin_ns = sl_now(sl_clock_system());
     status = sluice_submit(rank->plan, &options, &transfer);
     if (status != SLUICE_OK)
         return status;
     status = wait_for(rank, transfer, &released, &time->end_ns);
-    rank->seat->scheduler_ns += scheduler_cpu(rank) - cpu;
+    rank->seat->scheduler_ns += spent_by(scheduler) - before;
+    rank->seat->process_ns = spent_by(CLOCK_PROCESS_CPUTIME_ID) - process;
     sluice_transfer_destroy(transfer);
     if (status == SLUICE_OK)
         status = run_device_download(&rank->device, &rank->buffers);
