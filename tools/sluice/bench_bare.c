@@ -152,7 +152,7 @@ static _Bool run_all(struct shared *s)
 
 sluice_status bench_bare_copy(uint64_t bytes, uint64_t part, uint32_t slots, double *ret_seconds, double *ret_cpu)
 {
-    size_t size = sizeof(struct shared) + (size_t)(SIDES * SIDES * slots * part);
+    size_t size = sizeof(struct shared) + (size_t)SIDES * SIDES * slots * (size_t)part;
     struct shared *s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s == MAP_FAILED)
         return sl_fail(SLUICE_NOMEM, "bench", "no memory for the bare loop");

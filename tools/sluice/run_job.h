@@ -38,7 +38,7 @@ struct run_job {
 };
 
 /* Does everything that one rank does; the outcome is in its seat. Returns the exit status. */
-int run_rank(struct run_job *job, uint32_t rank);
+int run_rank(struct run_job *job, uint32_t number);
 /* Starts the plan's world as local processes and waits for them. Returns the exit status. */
 int run_launch(struct run_job *job);
 

@@ -203,7 +203,7 @@ static int say_killed(const struct launch *launch)
         if (child->killed || WIFEXITED(child->state))
             continue;
         tool_say("rank %u (process %d) was ended by signal %d (%s)", rank, (int)child->pid, WTERMSIG(child->state),
-                 strsignal(WTERMSIG(child->state)));
+                 sigdescr_np(WTERMSIG(child->state)));
         return TOOL_FAILED;
     }
     return TOOL_OK;
