@@ -1,8 +1,8 @@
 /*
  * file.c: files that are read whole by mapping, and files that appear whole or not at all.
  *
- * - Until sl_out_commit the target keeps its old content; the new one grows under a temporary name in
- *   the same folder.
+ * - Until sl_out_commit the target keeps its old content; the new one grows in the same folder: without a name
+ *   where the file system can do that, so that a killed process leaves nothing, else under a temporary name.
  * - A target that is no regular file (a terminal, a pipe, /dev/null) is written in place: a rename
  *   would replace the device.
  */
@@ -63,8 +63,46 @@ void sl_map_close(struct sl_map *map)
     *map = (struct sl_map){0};
 }
 
-/* A temporary file beside `path`, which nobody else has. The name goes to `ret_name`. */
-static int create_temporary(const char *path, mode_t mode, char **ret_name)
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash - path) + 1 : 1;
+    SL_IGNORE(snprintf(folder, PATH_MAX, "%.*s", length, slash ? path : "."));
+}
+
+/* The way to a name for a file that has none. */
+static void link_to(int fd, char link[32])
+{
+    SL_IGNORE(snprintf(link, 32, "/proc/self/fd/%d", fd));
+}
+
+/* A file without a name, which goes with the process; -1 where there is no such thing or no way to name it later. */
+static int create_unnamed(const char *path, mode_t mode)
+{
+    char folder[PATH_MAX], link[32];
+    folder_of(path, folder);
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+    if (fd < 0)
+        return -1;
+    link_to(fd, link);
+    if (access(link, F_OK) == 0)
+        return fd;
+    SL_IGNORE(close(fd));
+    return -1;
+}
+
+/* Gives the name to the file without one, or with -1 to a new one. */
+static int claim(const char *name, int unnamed, mode_t mode)
+{
+    char link[32];
+    if (unnamed < 0)
+        return open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    link_to(unnamed, link);
+    return linkat(AT_FDCWD, link, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0 ? unnamed : -1;
+}
+
+/* A temporary name beside `path`, which nobody else has, for `unnamed` or a new file. The name goes to `ret_name`. */
+static int create_temporary(const char *path, int unnamed, mode_t mode, char **ret_name)
 {
     static _Atomic unsigned counter;
     size_t capacity = strlen(path) + 32;
@@ -74,7 +112,7 @@ static int create_temporary(const char *path, mode_t mode, char **ret_name)
     for (int attempt = 0; name && fd < 0 && attempt < 100; attempt++) {
         unsigned number = atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed);
         SL_IGNORE(snprintf(name, capacity, "%s.%d-%u.tmp", path, (int)getpid(), number));
-        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        fd = claim(name, unnamed, mode);
         if (fd < 0 && errno != EEXIST)
             break;
     }
@@ -86,17 +124,24 @@ static int create_temporary(const char *path, mode_t mode, char **ret_name)
     return fd;
 }
 
-/* Opens what will hold the content: the target itself (`temporary` stays NULL) or a temporary file. */
+static int create(struct sl_out *out, mode_t mode)
+{
+    int fd = create_unnamed(out->path, mode);
+    out->unnamed = fd >= 0;
+    return fd >= 0 ? fd : create_temporary(out->path, -1, mode, &out->temporary);
+}
+
+/* Opens what will hold the content: the target itself, a file without a name or one with a temporary name. */
 static int open_content(struct sl_out *out)
 {
     struct stat info;
     if (stat(out->path, &info) != 0)
-        return *out->path == '\0' ? -1 : create_temporary(out->path, 0666, &out->temporary);
+        return *out->path == '\0' ? -1 : create(out, 0666);
     if (!S_ISREG(info.st_mode))
         return open(out->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (access(out->path, W_OK) != 0)
         return -1;
-    return create_temporary(out->path, info.st_mode & 0777, &out->temporary);
+    return create(out, info.st_mode & 0777);
 }
 
 static void forget(struct sl_out *out)
@@ -134,7 +179,9 @@ static int finish_content(struct sl_out *out)
     int failed = fflush(out->file) != 0 ? errno : 0;
     if (!failed && ferror(out->file)) /* an earlier write failed and its errno is gone */
         failed = EIO;
-    if (!failed && out->temporary && fsync(fileno(out->file)) != 0)
+    if (!failed && (out->unnamed || out->temporary) && fsync(fileno(out->file)) != 0)
+        failed = errno;
+    if (!failed && out->unnamed && create_temporary(out->path, fileno(out->file), 0, &out->temporary) < 0)
         failed = errno;
     if (fclose(out->file) != 0 && !failed)
         failed = errno;
@@ -147,9 +194,7 @@ static int finish_content(struct sl_out *out)
 static int sync_folder(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    int length = slash ? (int)(slash - path) + 1 : 1;
-    SL_IGNORE(snprintf(folder, sizeof folder, "%.*s", length, slash ? path : "."));
+    folder_of(path, folder);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -1;

@@ -1,4 +1,4 @@
-/* file.h: mapped reading and crash-safe writing (temporary name, fsync, rename; nothing half-written stays). */
+/* file.h: mapped reading and crash-safe writing (unnamed or temporary, fsync, rename; nothing half-written stays). */
 #ifndef SL_BASE_FILE_H
 #define SL_BASE_FILE_H
 
@@ -16,8 +16,9 @@ void sl_map_close(struct sl_map *map);
 
 struct sl_out {
     FILE *file;
-    char *temporary;
+    char *temporary; /* its name, when it has one that is not the target's */
     char *path;
+    _Bool unnamed; /* it was made without a name */
 };
 sluice_status sl_out_open(const char *path, struct sl_out *ret);
 /* Flushes, syncs, renames; IO (a full disk too) removes the temporary file. */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/base/error.h"
@@ -105,6 +106,34 @@ Test(file, dropped_file_never_was)
     sl_out_drop(&out);
     sl_out_drop(&out);
     cr_assert_eq(count_files(), 0);
+}
+
+Test(file, process_that_is_killed_leaves_nothing)
+{
+    int fd = open(folder, O_TMPFILE | O_WRONLY, 0600);
+    if (fd < 0)
+        cr_skip_test("%s has no files without a name", folder);
+    SL_IGNORE(close(fd));
+    pid_t child = fork();
+    if (child == 0) {
+        struct sl_out out;
+        if (sl_out_open(in_folder("a"), &out) == SLUICE_OK && fputs("half", out.file) >= 0 && fflush(out.file) == 0)
+            raise(SIGKILL);
+        _exit(1);
+    }
+    int state = 0;
+    cr_assert_eq(waitpid(child, &state, 0), child);
+    cr_assert(WIFSIGNALED(state));
+    cr_assert_eq(count_files(), 0);
+}
+
+Test(file, new_file_has_the_mode_that_the_mask_leaves)
+{
+    struct stat info;
+    SL_IGNORE(umask(027));
+    write_text(in_folder("a"), "x");
+    cr_assert_eq(stat(in_folder("a"), &info), 0);
+    cr_assert_eq(info.st_mode & 0777, 0640);
 }
 
 Test(file, two_writers_of_one_target_do_not_meet)
@@ -204,14 +233,15 @@ Test(file, out_of_memory_leaves_nothing)
         test_memory_fail_at(&memory, n);
         struct sl_out out;
         sluice_status status = sl_out_open(in_folder("a"), &out);
+        if (status == SLUICE_OK)
+            status = sl_out_commit(&out);
+        cr_assert_eq(memory.live, 0);
         if (status == SLUICE_OK) {
-            sl_out_drop(&out);
             cr_assert_gt(n, 2);
             break;
         }
         cr_assert_eq(memory.failed, 1);
-        cr_assert_eq(memory.live, 0);
+        cr_assert_eq(count_files(), 0);
     }
-    cr_assert_eq(memory.live, 0);
-    cr_assert_eq(count_files(), 0);
+    cr_assert_eq(count_files(), 1);
 }
