@@ -14,6 +14,9 @@
 
 #define DEPTH_MAX 64
 
+/* How far an error looks for nesting: a large file that is no plan is refused at once. */
+#define LOOK_AHEAD 1024
+
 /* --- errors --- */
 
 static void append_step(char *path, size_t capacity, const struct sl_text_step *step)
@@ -77,7 +80,8 @@ static char skip_blanks(struct sl_text *text)
 static _Bool too_deep(const struct sl_text *text)
 {
     int depth = text->depth;
-    for (const char *c = text->at; c < text->end && *c != '"' && depth <= DEPTH_MAX; c++)
+    const char *end = text->end - text->at > LOOK_AHEAD ? text->at + LOOK_AHEAD : text->end;
+    for (const char *c = text->at; c < end && *c != '"' && depth <= DEPTH_MAX; c++)
         depth += (*c == '[' || *c == '{') - (*c == ']' || *c == '}');
     return depth > DEPTH_MAX;
 }

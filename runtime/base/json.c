@@ -28,12 +28,22 @@ static struct place place_of(const char *text, size_t offset)
     return place;
 }
 
+/* What no JSON text holds in this place: jansson will stop here, so nobody looks further, however large the file. */
+static _Bool ends_text(char c, _Bool in_string)
+{
+    _Bool blank = c == '\n' || c == '\t' || c == '\r';
+    return (unsigned char)c < 0x20 && (in_string || !blank);
+}
+
 /* Offset behind the string that begins at `offset`; an unterminated one ends with the text. */
 static size_t skip_string(const char *text, size_t bytes, size_t offset)
 {
-    for (offset++; offset < bytes && text[offset] != '"'; offset++)
+    for (offset++; offset < bytes && text[offset] != '"'; offset++) {
+        if (ends_text(text[offset], 1))
+            return bytes;
         if (text[offset] == '\\')
             offset++;
+    }
     return offset + 1;
 }
 
@@ -47,6 +57,8 @@ static size_t find_too_deep(const char *text, size_t bytes)
             i = skip_string(text, bytes, i);
             continue;
         }
+        if (ends_text(c, 0))
+            return bytes;
         if ((c == '[' || c == '{') && ++depth > DEPTH_MAX)
             return i;
         if ((c == ']' || c == '}') && depth > 0)

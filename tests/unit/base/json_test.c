@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "runtime/base/error.h"
 
@@ -220,4 +222,28 @@ Test(json, full_disk_is_an_io_error)
     write_sample(&w);
     cr_assert_eq(sl_json_end(&w), SLUICE_IO);
     fclose(file);
+}
+
+/* One page of text and then memory that must not be read: what stands for a file of any size. */
+static char *page_before_a_guard(size_t *ret_bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *text = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(text, MAP_FAILED);
+    cr_assert_eq(mprotect(text + page, page, PROT_NONE), 0);
+    *ret_bytes = 2 * page;
+    return text;
+}
+
+Test(json, nothing_is_read_behind_a_byte_that_ends_all_text)
+{
+    static const char *const begins[] = {"", "{", "{\"a\": [1, ", "{\"a", "{\"a\\", "x"};
+    size_t bytes;
+    char *text = page_before_a_guard(&bytes);
+    for (size_t i = 0; i < SL_COUNT(begins); i++) {
+        memset(text, 0, bytes / 2);
+        memcpy(text, begins[i], strlen(begins[i]));
+        SL_IGNORE(refuse(text, bytes));
+    }
+    SL_IGNORE(munmap(text, bytes));
 }

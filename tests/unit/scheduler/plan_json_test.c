@@ -2,6 +2,8 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "support/plan_maker.h"
 
@@ -369,4 +371,29 @@ Test(plan_json, survives_random_damage)
         free(json.data);
     }
     cr_assert_gt(accepted, 0);
+}
+
+/* One page of text and then memory that must not be read: what stands for a file of any size. */
+static char *page_before_a_guard(size_t *ret_bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *text = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(text, MAP_FAILED);
+    cr_assert_eq(mprotect(text + page, page, PROT_NONE), 0);
+    *ret_bytes = 2 * page;
+    return text;
+}
+
+Test(plan_json, a_large_file_that_is_no_plan_is_not_read_through)
+{
+    static const char *const begins[] = {"", "{", "{\"world\": ", "{\"wor"};
+    size_t bytes;
+    char *text = page_before_a_guard(&bytes);
+    for (size_t i = 0; i < SL_COUNT(begins); i++) {
+        struct sl_plan plan;
+        memset(text, 0, bytes / 2);
+        memcpy(text, begins[i], strlen(begins[i]));
+        cr_assert_eq(sl_plan_read_json(text, bytes, "x.json", &plan), SLUICE_PARSE);
+    }
+    SL_IGNORE(munmap(text, bytes));
 }
