@@ -71,7 +71,11 @@ sluice_status sl_messages_read(const char *text, size_t bytes, const char *what,
     sluice_status status = sl_json_parse(text, bytes, what, &root);
     if (status != SLUICE_OK)
         return status;
-    status = sl_json_u64(root, "world", what, &world);
+    if (!json_is_object(root))
+        status = sl_fail(SLUICE_PARSE, "messages",
+                         "%s: want {\"world\": N, \"messages\": [[source, destination, bytes], ...]}", what);
+    if (status == SLUICE_OK)
+        status = sl_json_u64(root, "world", what, &world);
     if (status == SLUICE_OK)
         status = sl_json_array(root, "messages", what, &list);
     if (status == SLUICE_OK && (world == 0 || world > SLUICE_WORLD_MAX))

@@ -15,7 +15,8 @@ enum { OPT_POLICY = TOOL_LONG + 1, OPT_JSON, OPT_MESSAGES, OPT_WINDOW_BYTES, OPT
 
 static const struct tool_option options[] = {
     {"policy", "P", "balanced (default), ordered, lockstep, windows or single", OPT_POLICY},
-    {"messages", "FILE", "a JSON list of [source, destination, bytes] in place of a plan", OPT_MESSAGES},
+    {"messages", "FILE", "in place of a plan: {\"world\": N, \"messages\": [[source, destination, bytes], ...]}",
+     OPT_MESSAGES},
     {"window-bytes", "SIZE", "most bytes a rank moves each way per window (default 256M)", OPT_WINDOW_BYTES},
     {"direct-min", "SIZE", "pieces at least this large are messages of their own", OPT_DIRECT_MIN},
     TOOL_GROUP_OPTIONS,

@@ -44,7 +44,8 @@ enum {
 };
 
 static const struct tool_option options[] = {
-    {"messages", "FILE", "a JSON list of [source, destination, bytes] in place of a plan", MESSAGES},
+    {"messages", "FILE", "in place of a plan: {\"world\": N, \"messages\": [[source, destination, bytes], ...]}",
+     MESSAGES},
     {"checkpoint", "FILE", "a safetensors file, an index file, or the directory of one", CHECKPOINT},
     {"from", "LAYOUT", "with --checkpoint: layout of the ranks that send, like tp=2", FROM},
     {"to", "LAYOUT", "with --checkpoint: layout of the ranks that receive", TO},
