@@ -13,6 +13,11 @@
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/transfer_object.h"
 
+static _Bool has_bit(uint32_t bits, uint32_t index)
+{
+    return (bits >> index) & 1u;
+}
+
 static uint32_t windows_of(const struct sluice_transfer *transfer)
 {
     return transfer->config.windows;
@@ -130,7 +135,7 @@ static void give(struct sl_driver *driver, struct sluice_transfer *transfer, uin
 
 static _Bool given(const struct sluice_transfer *transfer, uint32_t kind)
 {
-    return (transfer->agree.given >> (kind - SL_ROUND_CHANGED)) & 1u;
+    return has_bit(transfer->agree.given, kind - SL_ROUND_CHANGED);
 }
 
 void sl_agree_end(struct sl_driver *driver, struct sluice_transfer *transfer)
@@ -344,7 +349,7 @@ void sl_agree_round_ended(struct sl_driver *driver, uint32_t kind, uint64_t id, 
         return;
     }
     uint32_t check = kind - SL_ROUND_DIGESTS;
-    if (check >= SL_CHECKS || ((transfer->agree.passed >> check) & 1u) || !((transfer->agree.launched >> check) & 1u))
+    if (check >= SL_CHECKS || has_bit(transfer->agree.passed, check) || !has_bit(transfer->agree.launched, check))
         return;
     if (error != NULL)
         answer_check(driver, transfer, check, error);
