@@ -11,6 +11,13 @@ static struct many many;
 
 enum { PARAMS = 4, BYTES = 128 * 1024, WARM = 300, REFITS = 300 };
 
+/* The address sanitizer keeps freed memory for a while, so that resident memory says nothing there. */
+#ifdef __SANITIZE_ADDRESS__
+static const _Bool resident_counts = 0;
+#else
+static const _Bool resident_counts = 1;
+#endif
+
 static uint64_t resident_pages(void)
 {
     unsigned long long size = 0, resident = 0;
@@ -89,8 +96,8 @@ static void refit_hundreds(struct many_rank *rank)
     uint64_t pages_after = 0;
     uint32_t open_after = 0;
     measure(rank, &pages_after, &open_after);
-    cr_expect_leq(pages_after, pages + pages / 100, "%llu pages grew from %llu", (unsigned long long)pages_after,
-                  (unsigned long long)pages);
+    cr_expect(!resident_counts || pages_after <= pages + pages / 100, "%llu pages grew from %llu",
+              (unsigned long long)pages_after, (unsigned long long)pages);
     cr_expect_leq(open_after, open);
     many_drop(rank);
 }
