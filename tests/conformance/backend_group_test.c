@@ -307,6 +307,8 @@ CONFORMANCE(backend_group, next_window_is_packed_while_a_group_is_held_open)
 
 CONFORMANCE(backend_group, slow_unpack_still_reads_its_own_window)
 {
+    if (strcmp(backend->text, "cuda") == 0)
+        cr_skip_test("the test holds a queue back with a second communicator; cuda has one a device");
     struct rig rig;
     rig_open(&rig, backend->text, 2, SLOTS + 2, 0);
     rig_connect_all(&rig);

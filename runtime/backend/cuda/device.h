@@ -37,7 +37,8 @@ enum sl_cuda_op_state {
 struct sl_cuda_op {
     struct sluice_op op;
     enum sl_cuda_op_state state;
-    uint64_t record;   /* WAIT: the marker's record number that must be on its stream first */
+    uint64_t
+        record; /* GROUP: its place among the groups of its communicator. WAIT: the marker's record number that must be on its stream first */
     cudaEvent_t done;  /* owned by the ring position */
     cudaEvent_t begin; /* only when tracing */
     _Bool aborted;     /* was in flight when the communicator was aborted */
@@ -56,7 +57,8 @@ struct sluice_queue {
     cudaStream_t notify; /* carries nothing but wake-ups behind this queue's events */
     uint64_t head, issued, tail;
     struct sl_cuda_op ops[SL_CUDA_OPS_MAX];
-    struct sluice_error error; /* the first failure; everything behind it ends with it */
+    struct sluice_error error; /* the first failure; everything behind it ends with it, up to a fence */
+    _Bool reported;            /* a completion has carried it */
 };
 
 struct sluice_set {
@@ -93,6 +95,7 @@ struct sluice_group {
     struct sluice_queue *issuing; /* the queue whose group NCCL is launching; NULL: none */
     uint8_t *peers;
     uint32_t world, rank;
+    uint64_t submitted; /* groups so far */
     uint32_t warm_next; /* the next distance between ranks to warm up */
     _Bool warm_recorded;
     void *warm_memory;

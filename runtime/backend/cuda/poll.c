@@ -45,7 +45,7 @@ static sluice_status judge(struct sluice_queue *queue, const struct sl_cuda_op *
     }
     if (device->sticky.status != SLUICE_OK)
         *ret = &device->sticky;
-    else if (queue->error.status != SLUICE_OK)
+    else if (slot->state == SL_CUDA_FAILED)
         *ret = &queue->error;
     else if (slot->aborted)
         *ret = &group->error;
@@ -60,6 +60,8 @@ static uint32_t drain(struct sluice_queue *queue, struct sluice_completion *ret,
         const struct sluice_error *error;
         if (judge(queue, slot, &error) == SLUICE_AGAIN)
             break;
+        if (slot->op.notify && error != NULL)
+            queue->reported = 1;
         if (slot->op.notify)
             fill(queue, slot, error, &ret[count++]);
         queue->head++;

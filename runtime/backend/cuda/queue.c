@@ -103,6 +103,19 @@ void sl_cuda_queue_close(struct sluice_queue *queue)
 
 /* --- accepting --- */
 
+static sluice_status check_messages(const struct sluice_op *op)
+{
+    const struct sluice_group *group = op->group;
+    for (uint32_t i = 0; i < op->message_count; i++) {
+        const struct sluice_message *message = &op->messages[i];
+        if (message->peer >= group->world || message->peer == group->rank || message->bytes == 0 ||
+            message->address == 0)
+            return sl_fail(SLUICE_INVALID, "cuda", "message %u: rank %u cannot exchange %llu bytes with rank %u of %u",
+                           i, group->rank, (unsigned long long)message->bytes, message->peer, group->world);
+    }
+    return SLUICE_OK;
+}
+
 static sluice_status check_op(const struct sluice_queue *queue, const struct sluice_op *op)
 {
     const struct sluice_device *device = queue->device;
@@ -114,7 +127,7 @@ static sluice_status check_op(const struct sluice_queue *queue, const struct slu
             return op->group != NULL && op->group->state >= SL_CUDA_GROUP_ABORTING
                        ? SLUICE_OK /* ends with ABORTED */
                        : sl_fail(SLUICE_STATE, "cuda", "a group on a communicator that is not open");
-        return SLUICE_OK;
+        return check_messages(op);
     case SLUICE_OP_WAIT:
     case SLUICE_OP_RECORD:
         if (op->marker >= SL_CUDA_MARKERS_MAX)
@@ -148,6 +161,8 @@ sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op 
     slot->op = *op;
     slot->state = SL_CUDA_WAITING;
     slot->aborted = 0;
+    if (op->kind == SLUICE_OP_GROUP)
+        slot->record = ++op->group->submitted;
     if (op->kind == SLUICE_OP_RECORD)
         slot->record = ++device->markers[op->marker].submitted;
     if (op->kind == SLUICE_OP_WAIT)
@@ -251,10 +266,26 @@ static cudaError_t issue_plain(struct sluice_queue *queue, struct sl_cuda_op *sl
     }
 }
 
+/* A group that was submitted before this one, on whatever queue, is not with NCCL yet. */
+static _Bool is_overtaking(const struct sluice_device *device, const struct sl_cuda_op *slot)
+{
+    for (uint32_t q = 0; q < device->queue_count; q++) {
+        const struct sluice_queue *queue = device->queues[q];
+        for (uint64_t n = queue->issued; n < queue->tail; n++) {
+            const struct sl_cuda_op *other = &queue->ops[n % SL_CUDA_OPS_MAX];
+            if (other->op.kind == SLUICE_OP_GROUP && other->record < slot->record)
+                return 1;
+        }
+    }
+    return 0;
+}
+
 /* Starts a group; false when the communicator has to finish another one first. */
 static _Bool issue_group(struct sluice_queue *queue, struct sl_cuda_op *slot)
 {
     struct sluice_error error;
+    if (is_overtaking(queue->device, slot))
+        return 0;
     sluice_status status = sl_cuda_group_start(slot->op.group, queue, &slot->op);
     if (status == SLUICE_AGAIN)
         return 0;
@@ -279,6 +310,10 @@ static _Bool issue_next(struct sluice_queue *queue)
     if (device->sticky.status != SLUICE_OK) {
         fail_op(queue, slot, &device->sticky);
         return 1;
+    }
+    if (slot->op.kind == SLUICE_OP_FENCE && queue->reported) {
+        queue->error = (struct sluice_error){0}; /* who fences has heard of it: the queue lives on */
+        queue->reported = 0;
     }
     if (queue->error.status != SLUICE_OK && slot->op.kind != SLUICE_OP_RECORD) {
         fail_op(queue, slot, &queue->error); /* nothing is unpacked that a failed group should have brought */
