@@ -378,6 +378,8 @@ static void end_ranks(struct simulation *s)
     }
     if (s->ranks != NULL)
         SL_IGNORE(run_until(s, is_closed));
+    while (s->sim != NULL && sl_sim_next(s->sim, UINT64_MAX)) /* notes that are still on their way */
+        ;
     for (uint32_t r = 0; s->ranks != NULL && r < s->world; r++)
         if (s->ranks[r].runtime != NULL)
             sluice_runtime_destroy(s->ranks[r].runtime);

@@ -8,7 +8,6 @@
 int cmd_bench_host(int argc, char **argv);
 int cmd_bench_local(int argc, char **argv);
 int cmd_bench_group(int argc, char **argv);
-int cmd_bench_overlap(int argc, char **argv);
 
 /* Sorts the values and returns the middle one. */
 double bench_median(double *values, uint32_t count);

@@ -161,6 +161,39 @@ static sluice_status upload(struct sluice_device *device, const struct tiles *ti
     return status;
 }
 
+/* A kernel that met memory of the host alone would fault and take the context with it. */
+static sluice_status check_end(const struct sluice_copy *piece, uint64_t address, const char *end)
+{
+    struct cudaPointerAttributes attributes;
+    if (address == 0)
+        return sl_fail(SLUICE_INVALID, "cuda", "the %s of parameter %u has no address", end, piece->param);
+    sluice_status status =
+        sl_cuda_status(cudaPointerGetAttributes(&attributes, (const void *)(uintptr_t)address), "looking up memory");
+    if (status == SLUICE_OK && attributes.type == cudaMemoryTypeUnregistered)
+        return sl_fail(SLUICE_UNSUPPORTED, "cuda",
+                       "the %s of parameter %u is pageable host memory: use device memory, or pin it with "
+                       "cudaHostAlloc or cudaHostRegister",
+                       end, piece->param);
+    return status;
+}
+
+static sluice_status check_pieces(struct sluice_device *device, const struct sluice_copy *pieces, size_t count)
+{
+    struct sl_cuda_scope scope;
+    sluice_status status = sl_cuda_enter(device, &scope);
+    if (status != SLUICE_OK)
+        return status;
+    for (size_t i = 0; status == SLUICE_OK && i < count; i++) {
+        if (pieces[i].bytes == 0)
+            continue;
+        status = check_end(&pieces[i], pieces[i].from.address, "source");
+        if (status == SLUICE_OK)
+            status = check_end(&pieces[i], pieces[i].to.address, "destination");
+    }
+    sl_cuda_leave(&scope);
+    return status;
+}
+
 sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_kind kind,
                                const struct sluice_copy *pieces, size_t count, struct sluice_set **ret)
 {
@@ -169,12 +202,9 @@ sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_ki
     if (set == NULL)
         return SLUICE_NOMEM;
     *set = (struct sluice_set){.device = device, .kind = kind};
-    sluice_status status = SLUICE_OK;
-    for (size_t i = 0; status == SLUICE_OK && i < count; i++) {
+    sluice_status status = check_pieces(device, pieces, count);
+    for (size_t i = 0; i < count; i++)
         set->bytes += pieces[i].bytes;
-        if (pieces[i].bytes > 0 && (pieces[i].from.address == 0 || pieces[i].to.address == 0))
-            status = sl_fail(SLUICE_INVALID, "cuda", "piece %zu of a copy set has no address", i);
-    }
     tiles.tile_bytes = tile_bytes_for(device, set->bytes);
     for (size_t i = 0; status == SLUICE_OK && i < count; i++)
         status = add_piece(&tiles, &pieces[i]);

@@ -285,10 +285,12 @@ static sluice_status poll(struct sluice_device *device, struct sluice_completion
                           uint32_t *ret_count)
 {
     uint32_t count = device->done_count < max ? device->done_count : max;
+    *ret_count = count;
+    if (count == 0)
+        return SLUICE_OK;
     memcpy(ret, device->done, count * sizeof *ret);
     memmove(device->done, device->done + count, (device->done_count - count) * sizeof *ret);
     device->done_count -= count;
-    *ret_count = count;
     return SLUICE_OK;
 }
 

@@ -180,6 +180,7 @@ Test(host_handover, abort_ends_a_pack_that_waits_for_its_receiver)
     open_pair(&pair);
     rig_group(&pair.rig.rank[0], 0, &pair.out, 1, 1);
     rig_group(&pair.rig.rank[1], 0, &pair.in, 1, 1);
+    rig_wait(&pair.rig.rank[0], 1);
     rig_wait(&pair.rig.rank[1], 1);
     rig_pattern(pair.send, BYTES, 8);
     rig_copy(&pair.rig.rank[0], 0, pair.pack, 2);
