@@ -59,10 +59,12 @@ sluice_status sluice_transfer_progress(const sluice_transfer *transfer, struct s
         return sl_fail(SLUICE_INVALID, "progress", "a transfer and a struct whose size is set are needed");
     union snapshot_copy copy = {.words = {0}};
     if (!read_snapshot(&transfer->snapshot, &copy)) {
+        /* What was fixed by submit: of a partial transfer the whole plan, until the scheduler thread has begun it. */
+        const struct sl_view *whole = &transfer->sealed->full;
         copy.progress.windows_total = transfer->config.windows;
         copy.progress.version = transfer->config.version;
-        copy.progress.params_total = transfer->view->arrival_count;
-        copy.progress.bytes_total = transfer->bytes_total;
+        copy.progress.params_total = whole->arrival_count;
+        copy.progress.bytes_total = whole->bytes;
         copy.progress.left_ns = UINT64_MAX;
         copy.words[SL_PROGRESS_WORDS - 1] = transfer->submitted_ns;
     }
