@@ -2,6 +2,7 @@
 #include "support/solo.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,7 +18,7 @@ void solo_on_event(const struct sluice_event *event, void *user)
         .kind = event->kind, .window = event->window, .param = event->param, .transfer = event->transfer};
     if (event->error != NULL) {
         entry->status = event->error->status;
-        strncpy(entry->text, event->error->text, sizeof entry->text - 1);
+        (void)snprintf(entry->text, sizeof entry->text, "%.*s", (int)sizeof entry->text - 1, event->error->text);
     }
     pthread_cond_broadcast(&solo->changed);
     pthread_mutex_unlock(&solo->lock);
