@@ -86,13 +86,21 @@ struct sluice_backend_config {
     void (*fail)(const struct sluice_error *error);
 };
 
+/* What a rank is to another one in a communicator. The pairs to warm up are connected when it opens. */
+enum sluice_peer {
+    SLUICE_PEER_SEND = 1,    /* we may send to it */
+    SLUICE_PEER_RECEIVE = 2, /* we may receive from it */
+    SLUICE_PEER_WARM_SEND = 4,
+    SLUICE_PEER_WARM_RECEIVE = 8,
+};
+
 struct sluice_group_config {
     uint32_t size;
     uint32_t rank;
     uint32_t world;
     uint32_t reserved;
     const struct sluice_blob *blobs; /* one per rank, as group_address gave them */
-    const uint8_t *peers;            /* world bytes: bit 0: we send to it, bit 1: we receive from it */
+    const uint8_t *peers;            /* world bytes of enum sluice_peer; both ends of a pair say the same */
     void *lent;                      /* a communicator of the caller (cuda: ncclComm_t); NULL: make one */
 };
 

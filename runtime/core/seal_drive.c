@@ -196,9 +196,23 @@ static void give_ready(struct sl_driver *driver, struct sl_sealed *sealed, enum 
     give(driver, sealed, stage == SL_STAGE_READY ? SL_ROUND_READY : SL_ROUND_OPENED, &part, sizeof part);
 }
 
+/*
+ * Any rank may be a peer of a later plan; only this plan's pairs are warmed up. Those that a later seal adds connect
+ * with their first message: a group of its own would come between the groups of runs in an order that no one agreed on.
+ */
+static void fill_peers(const struct sl_half *half, uint8_t *peers)
+{
+    for (uint32_t rank = 0; rank < half->world; rank++)
+        peers[rank] = rank == half->rank ? 0 : SLUICE_PEER_SEND | SLUICE_PEER_RECEIVE;
+    for (uint32_t s = 0; s < half->stream_count; s++) {
+        const struct sl_stream *stream = &half->streams[s];
+        if (stream->units > 0)
+            peers[stream->peer] |= stream->receive ? SLUICE_PEER_WARM_RECEIVE : SLUICE_PEER_WARM_SEND;
+    }
+}
+
 static sluice_status open_group(struct sl_driver *driver, struct sl_sealed *sealed, const uint8_t *data, size_t bytes)
 {
-    enum { SENDS = 1, RECEIVES = 2 };
     uint32_t world = driver->config.world;
     struct sl_mem *mem = sealed->sealing->mem;
     struct sluice_blob *blobs = NULL;
@@ -207,8 +221,8 @@ static sluice_status open_group(struct sl_driver *driver, struct sl_sealed *seal
         return status;
     uint8_t *peers = sl_new(mem, world, "peers");
     status = peers != NULL ? SLUICE_OK : SLUICE_NOMEM;
-    for (uint32_t rank = 0; rank < world && status == SLUICE_OK; rank++)
-        peers[rank] = rank == driver->config.rank ? 0 : SENDS | RECEIVES;
+    if (status == SLUICE_OK)
+        fill_peers(&sealed->half, peers);
     struct sluice_group_config config = {.size = sizeof config,
                                          .rank = driver->config.rank,
                                          .world = world,

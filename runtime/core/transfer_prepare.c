@@ -65,10 +65,12 @@ static uint32_t first_window(const struct sluice_transfer *transfer, enum sluice
     return sl_view_has(transfer->view, param) ? transfer->sealed->first[role][param] : UINT32_MAX;
 }
 
-static uint32_t first_of_role(const struct sluice_transfer *transfer, enum sluice_role role)
+/* The first window that a default gate holds. Without a gate nobody looks through the parameters. */
+static uint32_t first_of_role(const struct sluice_transfer *transfer, enum sluice_role role,
+                              const struct sluice_gate *gate)
 {
     uint32_t first = UINT32_MAX;
-    for (uint32_t param = 0; param < transfer->plan->store.param_count; param++) {
+    for (uint32_t param = 0; gate != NULL && param < transfer->plan->store.param_count; param++) {
         uint32_t window = first_window(transfer, role, param);
         first = window < first ? window : first;
     }
@@ -87,10 +89,11 @@ static size_t collect_wishes(const struct sluice_transfer *transfer, const struc
 {
     size_t count = 0;
     add_wish(wishes, &count,
-             (struct wish){options->source_gate, first_of_role(transfer, SLUICE_ROLE_SOURCE), UINT32_MAX,
-                           SLUICE_ROLE_SOURCE});
+             (struct wish){options->source_gate, first_of_role(transfer, SLUICE_ROLE_SOURCE, options->source_gate),
+                           UINT32_MAX, SLUICE_ROLE_SOURCE});
     add_wish(wishes, &count,
-             (struct wish){options->consumer_gate, first_of_role(transfer, SLUICE_ROLE_DESTINATION), UINT32_MAX,
+             (struct wish){options->consumer_gate,
+                           first_of_role(transfer, SLUICE_ROLE_DESTINATION, options->consumer_gate), UINT32_MAX,
                            SLUICE_ROLE_DESTINATION});
     for (size_t i = 0; i < options->param_gate_count; i++) {
         const struct sluice_param_gate *gate = &options->param_gates[i];

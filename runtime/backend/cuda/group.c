@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { WARM_PEERS = 16, WARM_BYTES = 16, SENDS_TO = 1, RECEIVES_FROM = 2 };
+enum { WARM_PEERS = 16, WARM_BYTES = 16 };
 
 /* --- opening --- */
 
@@ -107,9 +107,9 @@ static ncclResult_t warm_distance(struct sluice_group *group, uint32_t distance,
     uint32_t from = (group->rank + group->world - distance) % group->world;
     char *memory = group->warm_memory;
     ncclResult_t result = ncclSuccess;
-    if (group->peers[to] & SENDS_TO)
+    if (group->peers[to] & SLUICE_PEER_WARM_SEND)
         result = ncclSend(memory, WARM_BYTES, ncclInt8, (int)to, group->comm, group->device->setup);
-    if (result == ncclSuccess && group->peers[from] & RECEIVES_FROM)
+    if (result == ncclSuccess && group->peers[from] & SLUICE_PEER_WARM_RECEIVE)
         result = ncclRecv(memory + (size_t)WARM_BYTES * (slot + 1), WARM_BYTES, ncclInt8, (int)from, group->comm,
                           group->device->setup);
     return result;

@@ -247,8 +247,8 @@ static void wire_lanes(struct sluice_group *group)
             continue;
         struct sl_host_pair *pair = (struct sl_host_pair *)(void *)link->pair.base;
         uint32_t up = group->rank < rank ? 0 : 1; /* the lane in which we send */
-        link->sending.lane = (group->peers[rank] & 1) != 0 ? &pair->lanes[up] : NULL;
-        link->receiving.lane = (group->peers[rank] & 2) != 0 ? &pair->lanes[1 - up] : NULL;
+        link->sending.lane = (group->peers[rank] & SLUICE_PEER_SEND) != 0 ? &pair->lanes[up] : NULL;
+        link->receiving.lane = (group->peers[rank] & SLUICE_PEER_RECEIVE) != 0 ? &pair->lanes[1 - up] : NULL;
     }
 }
 

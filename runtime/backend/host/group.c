@@ -58,12 +58,12 @@ static sluice_status check_config(const struct sluice_group_config *config)
                        config->world);
     if (config->lent != NULL)
         return sl_fail(SLUICE_UNSUPPORTED, SL_HOST_WHERE, "the host backend takes no communicator of the caller");
-    if ((config->peers[config->rank] & 3) != 0)
+    if ((config->peers[config->rank] & (SLUICE_PEER_SEND | SLUICE_PEER_RECEIVE)) != 0)
         return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "rank %u names itself as a peer: local copies are no messages",
                        config->rank);
     struct sl_host_address address;
     for (uint32_t rank = 0; rank < config->world; rank++) {
-        if ((config->peers[rank] & 3) == 0 && rank != config->rank)
+        if ((config->peers[rank] & (SLUICE_PEER_SEND | SLUICE_PEER_RECEIVE)) == 0 && rank != config->rank)
             continue;
         sluice_status status = sl_host_address_read(&config->blobs[rank], rank, &address);
         if (status != SLUICE_OK)
@@ -76,7 +76,7 @@ static sluice_status make_links(struct sluice_group *group)
 {
     struct sl_mem *mem = group->device->mem;
     for (uint32_t rank = 0; rank < group->world; rank++) {
-        if ((group->peers[rank] & 3) == 0)
+        if ((group->peers[rank] & (SLUICE_PEER_SEND | SLUICE_PEER_RECEIVE)) == 0)
             continue;
         struct sl_host_link *link = sl_new(mem, sizeof(*link), "link to a peer");
         if (link == NULL)
@@ -201,7 +201,7 @@ static sluice_status check_message(const struct sluice_group *group, const struc
     const char *direction = message->receive ? "receive" : "send";
     if (message->bytes == 0 || message->address == 0)
         return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "message %u, a %s, has no bytes or no address", index, direction);
-    uint8_t needed = message->receive ? 2 : 1;
+    uint8_t needed = message->receive ? SLUICE_PEER_RECEIVE : SLUICE_PEER_SEND;
     if (message->peer >= group->world || (group->peers[message->peer] & needed) == 0)
         return sl_fail(SLUICE_INVALID, SL_HOST_WHERE,
                        "message %u, a %s, names rank %u, to which the communicator has no such direction", index,

@@ -116,7 +116,7 @@ sluice_status sl_sim_group_check(const struct sluice_group *group, const struct 
         return sl_fail(SLUICE_STATE, "sim", "a group on a communicator that is not open");
     for (uint32_t i = 0; i < op->message_count; i++) {
         const struct sluice_message *message = &op->messages[i];
-        uint8_t flag = message->receive ? 2 : 1;
+        uint8_t flag = message->receive ? SLUICE_PEER_RECEIVE : SLUICE_PEER_SEND;
         if (message->peer >= group->device->config.world || (group->peers[message->peer] & flag) == 0)
             return sl_fail(SLUICE_INVALID, "sim", "message %u: rank %u was not named as a peer for this direction", i,
                            message->peer);
