@@ -175,8 +175,13 @@ struct sluice_op {
     const struct sluice_message *messages; /* GROUP: must live until completion */
     struct sluice_point *point;            /* AFTER, POINT: must outlive the queue's operations */
     /*
-     * DIGEST: one value a piece of the set, written when the operation runs; must live until it is done. A function of
-     * the piece's bytes in order alone, whatever their layout, alike on all ranks.
+     * DIGEST: one value a piece of the set, there when the operation is done; must live until then, and the set has no
+     * other operation meanwhile. A function of the piece's bytes in order alone, whatever their layout, alike on all
+     * ranks and backends: n bytes, filled up with zeros to units of two little-endian 64-bit words a[i], b[i], give
+     *     mix(n + sum over i of fold(a[i] + (i + 1) * 0x9e3779b97f4a7c15, b[i] + (i + 1) * 0xd6e8feb86659fd93))
+     * modulo 2^64, where fold(x, y) is the upper half of the 128-bit product x * y exclusive-or its lower half, and
+     * mix(x) does twice: x ^= x >> 32, x *= 0xd6e8feb86659fd93; and then x ^= x >> 32. The terms may be taken in any
+     * order and by any number of threads.
      */
     uint64_t *digests;
 };

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "runtime/base/hash.h"
+#include "runtime/backend/digest.h"
 
 /* A place in a strided region. */
 struct cursor {
@@ -52,7 +52,7 @@ void sl_strided_copy(const struct sluice_copy *piece, uint64_t delta)
     }
 }
 
-enum { DIGEST_BLOCK = 4096 };
+enum { DIGEST_BLOCK = 4096 }; /* whole units */
 
 /* The next bytes of a region in one place: where they are, or gathered into `block`. */
 static const void *next_block(struct cursor *from, uint64_t bytes, uint8_t *block)
@@ -71,15 +71,32 @@ static const void *next_block(struct cursor *from, uint64_t bytes, uint8_t *bloc
     return block;
 }
 
+/* The terms of `bytes` in one place, which begin at unit `first`; only the last unit may be a part of one. */
+static uint64_t digest_block(const uint8_t *block, uint64_t bytes, uint64_t first)
+{
+    uint64_t sum = 0, words[2];
+    uint64_t units = bytes / sizeof words, rest = bytes % sizeof words;
+    for (uint64_t i = 0; i < units; i++) {
+        memcpy(words, block + i * sizeof words, sizeof words);
+        sum += sl_digest_term(words[0], words[1], first + i);
+    }
+    if (rest != 0) {
+        memset(words, 0, sizeof words);
+        memcpy(words, block + units * sizeof words, rest);
+        sum += sl_digest_term(words[0], words[1], first + units);
+    }
+    return sum;
+}
+
 uint64_t sl_strided_digest(const struct sluice_strided *from, uint64_t bytes)
 {
     uint8_t block[DIGEST_BLOCK];
     struct cursor cursor = cursor_at(from, 0);
-    uint64_t digest = bytes;
-    for (uint64_t left = bytes; left > 0;) {
-        uint64_t run = left < DIGEST_BLOCK ? left : DIGEST_BLOCK;
-        digest = sl_hash64(next_block(&cursor, run, block), run, digest);
-        left -= run;
+    uint64_t sum = 0;
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t run = bytes - at < DIGEST_BLOCK ? bytes - at : DIGEST_BLOCK;
+        sum += digest_block(next_block(&cursor, run, block), run, at / SL_DIGEST_UNIT);
+        at += run;
     }
-    return digest;
+    return sl_digest_end(sum, bytes);
 }

@@ -13,8 +13,14 @@ void sl_hash_add(struct sl_hash *hash, const void *data, size_t bytes);
 uint64_t sl_hash_value(const struct sl_hash *hash);
 void sl_hash_close(struct sl_hash *hash);
 
-/* One round of a 64-bit mixer (for content generators and seeds); a bijection. */
-static inline uint64_t sl_mix64(uint64_t x)
+#ifdef __CUDACC__
+#define SL_EVERYWHERE __host__ __device__
+#else
+#define SL_EVERYWHERE
+#endif
+
+/* One round of a 64-bit mixer (for content generators, seeds and digests of weights); a bijection. */
+SL_EVERYWHERE static inline uint64_t sl_mix64(uint64_t x)
 {
     x ^= x >> 32;
     x *= UINT64_C(0xd6e8feb86659fd93);

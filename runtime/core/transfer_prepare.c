@@ -21,7 +21,7 @@ static sluice_status check_options(const struct sl_sealed *sealed, const struct 
         return sl_fail(SLUICE_INVALID, "submit", "params is given, but params_words is 0");
     if ((options->verify || options->changed_only) && !sealed->driver->info.digests)
         return sl_fail(SLUICE_UNSUPPORTED, "submit",
-                       "the backend %s makes no digests: leave verify and changed_only zero, or use the host backend",
+                       "the backend %s makes no digests: leave verify and changed_only zero",
                        sealed->driver->config.ops->name);
     if (options->landing > SLUICE_LANDING_SHADOW)
         return sl_fail(SLUICE_INVALID, "submit", "landing %u is neither in_place nor shadow", options->landing);

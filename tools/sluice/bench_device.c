@@ -65,24 +65,35 @@ void bench_device_close(struct bench_device *bench)
         bench->ops->close(bench->device);
 }
 
-sluice_status bench_run_set(struct bench_device *bench, struct sluice_set *set, double *ret_ms)
+static sluice_status run(struct bench_device *bench, const struct sluice_op *op, double *ret_ms)
 {
     struct sluice_completion done = {0};
     uint32_t got = 0;
-    const struct sluice_op op = {.kind = SLUICE_OP_COPY, .set = set, .notify = 1};
-    sluice_status status = bench->ops->submit(bench->queue, &op);
+    sluice_status status = bench->ops->submit(bench->queue, op);
     uint64_t deadline = bench_now() + 60 * SLUICE_SECOND;
     while (status == SLUICE_OK && got == 0 && bench_now() < deadline)
         status = bench->ops->poll(bench->device, &done, 1, &got);
     if (status != SLUICE_OK)
         return status;
     if (got == 0)
-        return sl_fail(SLUICE_TIMEOUT, "bench", "a copy did not end within 60 s");
+        return sl_fail(SLUICE_TIMEOUT, "bench", "an operation did not end within 60 s");
     if (done.status != SLUICE_OK)
         return sl_fail_copy(&done.error);
     if (ret_ms != NULL)
         *ret_ms = (double)(done.end_ns - done.begin_ns) / 1e6;
     return SLUICE_OK;
+}
+
+sluice_status bench_run_set(struct bench_device *bench, struct sluice_set *set, double *ret_ms)
+{
+    const struct sluice_op op = {.kind = SLUICE_OP_COPY, .set = set, .notify = 1};
+    return run(bench, &op, ret_ms);
+}
+
+sluice_status bench_run_digest(struct bench_device *bench, struct sluice_set *set, uint64_t *digests, double *ret_ms)
+{
+    const struct sluice_op op = {.kind = SLUICE_OP_DIGEST, .set = set, .digests = digests, .notify = 1};
+    return run(bench, &op, ret_ms);
 }
 
 sluice_status bench_copy(struct bench_device *bench, const struct sluice_copy *pieces, size_t count)

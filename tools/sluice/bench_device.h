@@ -20,6 +20,8 @@ uint64_t bench_now(void);
 struct sluice_copy bench_piece(const void *from, void *to, uint64_t bytes);
 /* Runs a set and gives the time between the events around it; `ret_ms` may be NULL. */
 sluice_status bench_run_set(struct bench_device *bench, struct sluice_set *set, double *ret_ms);
+/* The same for a set of kind DIGEST; `digests` has room for a value a piece. */
+sluice_status bench_run_digest(struct bench_device *bench, struct sluice_set *set, uint64_t *digests, double *ret_ms);
 sluice_status bench_copy(struct bench_device *bench, const struct sluice_copy *pieces, size_t count);
 /* Fills memory of the device with random bytes, a block of 16 MiB over and over. */
 sluice_status bench_fill(struct bench_device *bench, uint8_t *memory, uint64_t bytes, uint64_t seed);

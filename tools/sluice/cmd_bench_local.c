@@ -29,7 +29,7 @@ static const struct tool_syntax syntax = {
     .synopsis = "[OPTIONS]",
     .about =
         "Copies the tensors of a model from one place to another on one GPU: as one device-to-device copy, with one\n"
-        "asynchronous copy a tensor, with the fused kernel, and end to end through a sealed plan.",
+        "asynchronous copy a tensor, with the fused kernel, and end to end through a sealed plan; and digests them.",
     .options = options,
 };
 
@@ -51,7 +51,7 @@ struct figures {
     const char *name;
     uint32_t tensors;
     uint64_t bytes;
-    double memcpy_ms, each_ms, kernel_ms, total_ms, first_us;
+    double memcpy_ms, each_ms, kernel_ms, digest_ms, total_ms, first_us;
 };
 
 /* --- the cases --- */
@@ -164,6 +164,27 @@ static sluice_status time_kernel(struct local *local, const struct sluice_copy *
     return status;
 }
 
+/* Reads all tensors once; each gets a value. */
+static sluice_status time_digest(struct local *local, const struct sluice_copy *pieces, size_t count, double *ret_ms)
+{
+    double rounds[ROUNDS_MAX], ms = 0;
+    struct sluice_set *set = NULL;
+    uint64_t *digests = sl_new_array(sl_mem_default(), count, sizeof *digests, "digests");
+    sluice_status status = SLUICE_NOMEM;
+    if (digests != NULL)
+        status = local->bench.ops->set_open(local->bench.device, SLUICE_COPY_DIGEST, pieces, count, &set);
+    for (uint32_t i = 0; status == SLUICE_OK && i < local->warmup + local->iters; i++) {
+        status = bench_run_digest(&local->bench, set, digests, &ms);
+        if (i >= local->warmup)
+            rounds[i - local->warmup] = ms;
+    }
+    local->bench.ops->set_close(set);
+    sl_free(sl_mem_default(), digests);
+    if (status == SLUICE_OK)
+        *ret_ms = bench_median(rounds, local->iters);
+    return status;
+}
+
 static sluice_status make_plan(const struct local *local, sluice_plan **ret)
 {
     sluice_plan *plan = NULL;
@@ -271,6 +292,8 @@ static sluice_status measure(struct local *local, struct figures *ret)
     if (status == SLUICE_OK)
         status = verify(local);
     if (status == SLUICE_OK)
+        status = time_digest(local, pieces, local->count, &ret->digest_ms);
+    if (status == SLUICE_OK)
         status = bench_fill(&local->bench, local->to, local->span, 3);
     if (status == SLUICE_OK)
         status = time_end_to_end(local, ret);
@@ -303,14 +326,14 @@ static void print_figures(const struct local *local, const struct figures *f)
     double gigabytes = (double)f->bytes / 1e9;
     if (local->json) {
         printf("{\"case\": \"%s\", \"tensors\": %u, \"bytes\": %llu, \"memcpy_ms\": %.4f, \"each_ms\": %.4f, "
-               "\"kernel_ms\": %.4f, \"end_to_end_ms\": %.4f, \"first_launch_us\": %.1f}\n",
-               f->name, f->tensors, (unsigned long long)f->bytes, f->memcpy_ms, f->each_ms, f->kernel_ms, f->total_ms,
-               f->first_us);
+               "\"kernel_ms\": %.4f, \"digest_ms\": %.4f, \"end_to_end_ms\": %.4f, \"first_launch_us\": %.1f}\n",
+               f->name, f->tensors, (unsigned long long)f->bytes, f->memcpy_ms, f->each_ms, f->kernel_ms, f->digest_ms,
+               f->total_ms, f->first_us);
         return;
     }
-    printf("%-8s %7u %8.3f %9.3f %9.3f %9.3f %7.3f %7.2f %9.3f %7.3f %8.1f\n", f->name, f->tensors, gigabytes,
-           f->memcpy_ms, f->each_ms, f->kernel_ms, f->kernel_ms / f->memcpy_ms, f->each_ms / f->kernel_ms, f->total_ms,
-           f->total_ms / f->memcpy_ms, f->first_us);
+    printf("%-8s %7u %8.3f %9.3f %9.3f %9.3f %7.3f %7.2f %9.3f %9.3f %7.3f %8.1f\n", f->name, f->tensors, gigabytes,
+           f->memcpy_ms, f->each_ms, f->kernel_ms, f->kernel_ms / f->memcpy_ms, f->each_ms / f->kernel_ms, f->digest_ms,
+           f->total_ms, f->total_ms / f->memcpy_ms, f->first_us);
 }
 
 static sluice_status run_case(struct local *local, int which)
@@ -371,7 +394,8 @@ static sluice_status run_cases(struct local *local)
 {
     sluice_status status = bench_device_open(&local->bench, local->ctas);
     if (!local->json && local->only != 3)
-        puts("case     tensors       GB memcpy ms   each ms kernel ms /memcpy each/kn total ms  /memcpy first us");
+        puts("case     tensors       GB memcpy ms   each ms kernel ms /memcpy each/kn digest ms  total ms /memcpy "
+             "first us");
     for (int which = 0; which < 3 && status == SLUICE_OK; which++)
         if (local->only < 0 || local->only == which)
             status = run_case(local, which);

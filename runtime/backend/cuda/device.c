@@ -93,7 +93,8 @@ static sluice_status query(struct sluice_backend_info *ret)
                                        .threads_per_queue = 0,
                                        .queues_max = SL_CUDA_QUEUES_MAX,
                                        .markers_max = SL_CUDA_MARKERS_MAX,
-                                       .alignment = 16};
+                                       .alignment = 16,
+                                       .digests = 1};
     int count = 0;
     cudaError_t result = cudaGetDeviceCount(&count);
     if (result != cudaSuccess || count == 0) {
@@ -166,6 +167,7 @@ static void close_device(struct sluice_device *device)
             if (device->markers[m].event != NULL)
                 (void)cudaEventDestroy(device->markers[m].event);
         (void)cudaFree(device->tickets);
+        sl_cuda_slabs_free(device);
         if (device->time_zero != NULL)
             (void)cudaEventDestroy(device->time_zero);
         if (device->setup != NULL)

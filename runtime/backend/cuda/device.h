@@ -64,9 +64,15 @@ struct sluice_queue {
 struct sluice_set {
     struct sluice_device *device;
     struct sl_tile *tiles; /* device memory */
-    uint32_t count;
+    uint32_t count;        /* of tiles of either kind */
     uint64_t bytes;
     enum sluice_copy_kind kind;
+    /* Kind DIGEST. */
+    uint32_t piece_count;
+    struct sl_digest_tile *digest_tiles;   /* device memory */
+    struct sl_digest_piece *digest_pieces; /* device memory */
+    uint64_t *values;                      /* pinned: the kernel writes one a piece */
+    struct sl_cuda_slab *slab;             /* where they lie */
 };
 
 struct sluice_point {
@@ -128,6 +134,7 @@ struct sluice_device {
     uint64_t staging_bytes;
     struct sl_ticket *tickets; /* device memory; each launch takes the next */
     atomic_uint ticket;
+    struct sl_cuda_slab *slabs; /* pinned memory of digest values */
     struct sluice_error sticky; /* the context is lost: everything ends with this */
 };
 
@@ -152,10 +159,26 @@ void sl_cuda_lose(struct sluice_device *device, cudaError_t result, const char *
 sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_kind kind,
                                const struct sluice_copy *pieces, size_t count, struct sluice_set **ret);
 void sl_cuda_set_close(struct sluice_set *set);
+/* Copies descriptors into device memory of their own; NULL for none. Blocks; no stream that carries work is touched. */
+sluice_status sl_cuda_upload(struct sluice_device *device, const void *from, size_t bytes, void **ret);
+uint64_t sl_cuda_tile_bytes(const struct sluice_device *device, uint64_t bytes);
+
+/* digest.c */
+sluice_status sl_cuda_digest_prepare(struct sluice_set *set, const struct sluice_copy *pieces, size_t count);
+/* The device is entered; harmless for sets of other kinds. */
+void sl_cuda_digest_drop(struct sluice_set *set);
+cudaError_t sl_cuda_launch_digest(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream);
+/* Hands the values of an operation that is done to whoever asked for them. */
+void sl_cuda_digest_take(const struct sluice_op *op);
+/* The device is entered and no set is open. */
+void sl_cuda_slabs_free(struct sluice_device *device);
 
 /* queue.c */
 sluice_status sl_cuda_queue_open(struct sluice_device *device, struct sluice_queue **ret);
 void sl_cuda_queue_close(struct sluice_queue *queue);
+/* How many multiprocessors a kernel may take, and the counters of its launch. Any thread. */
+uint32_t sl_cuda_ctas(const struct sluice_device *device);
+struct sl_ticket *sl_cuda_next_ticket(struct sluice_device *device);
 /* Enqueues a set in a stream. Any thread. */
 cudaError_t sl_cuda_launch_copy(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream);
 sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op *op);

@@ -60,6 +60,8 @@ static uint32_t drain(struct sluice_queue *queue, struct sluice_completion *ret,
         const struct sluice_error *error;
         if (judge(queue, slot, &error) == SLUICE_AGAIN)
             break;
+        if (slot->op.kind == SLUICE_OP_DIGEST && error == NULL)
+            sl_cuda_digest_take(&slot->op);
         if (slot->op.notify && error != NULL)
             queue->reported = 1;
         if (slot->op.notify)

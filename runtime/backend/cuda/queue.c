@@ -122,6 +122,10 @@ static sluice_status check_op(const struct sluice_queue *queue, const struct slu
     switch (op->kind) {
     case SLUICE_OP_COPY:
         return op->set != NULL ? SLUICE_OK : sl_fail(SLUICE_INVALID, "cuda", "a copy without a set");
+    case SLUICE_OP_DIGEST:
+        return op->set != NULL && op->digests != NULL && op->set->kind == SLUICE_COPY_DIGEST
+                   ? SLUICE_OK
+                   : sl_fail(SLUICE_INVALID, "cuda", "a digest without a set of its kind or a place for it");
     case SLUICE_OP_GROUP:
         if (op->group == NULL || op->group->state != SL_CUDA_GROUP_READY)
             return op->group != NULL && op->group->state >= SL_CUDA_GROUP_ABORTING
@@ -222,12 +226,21 @@ void sl_cuda_group_issued(struct sluice_queue *queue, const struct sluice_error 
         finish_issue(queue, slot);
 }
 
-cudaError_t sl_cuda_launch_copy(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream)
+uint32_t sl_cuda_ctas(const struct sluice_device *device)
 {
     uint32_t most = device->config.max_ctas;
-    most = most == 0 || most > device->multiprocessors ? device->multiprocessors : most;
-    struct sl_ticket *ticket = &device->tickets[atomic_fetch_add(&device->ticket, 1) % SL_CUDA_TICKETS];
-    return sl_kernel_copy(set->tiles, set->count, ticket, most, device->multiprocessors, stream);
+    return most == 0 || most > device->multiprocessors ? device->multiprocessors : most;
+}
+
+struct sl_ticket *sl_cuda_next_ticket(struct sluice_device *device)
+{
+    return &device->tickets[atomic_fetch_add(&device->ticket, 1) % SL_CUDA_TICKETS];
+}
+
+cudaError_t sl_cuda_launch_copy(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream)
+{
+    return sl_kernel_copy(set->tiles, set->count, sl_cuda_next_ticket(device), sl_cuda_ctas(device),
+                          device->multiprocessors, stream);
 }
 
 static cudaError_t issue_marker(struct sluice_queue *queue, struct sl_cuda_op *slot)
@@ -255,6 +268,8 @@ static cudaError_t issue_plain(struct sluice_queue *queue, struct sl_cuda_op *sl
     switch (slot->op.kind) {
     case SLUICE_OP_COPY:
         return sl_cuda_launch_copy(queue->device, slot->op.set, queue->stream);
+    case SLUICE_OP_DIGEST:
+        return sl_cuda_launch_digest(queue->device, slot->op.set, queue->stream);
     case SLUICE_OP_WAIT:
     case SLUICE_OP_RECORD:
         return issue_marker(queue, slot);

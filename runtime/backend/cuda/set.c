@@ -127,7 +127,7 @@ static sluice_status add_piece(struct tiles *tiles, const struct sluice_copy *pi
 }
 
 /* Small sets are cut finer, so that every multiprocessor has something to do. */
-static uint64_t tile_bytes_for(const struct sluice_device *device, uint64_t bytes)
+uint64_t sl_cuda_tile_bytes(const struct sluice_device *device, uint64_t bytes)
 {
     uint64_t share = bytes / (4 * (uint64_t)device->multiprocessors) & ~(uint64_t)4095;
     if (share < TILE_BYTES_MIN)
@@ -135,10 +135,9 @@ static uint64_t tile_bytes_for(const struct sluice_device *device, uint64_t byte
     return share < SL_CUDA_TILE_BYTES ? share : SL_CUDA_TILE_BYTES;
 }
 
-static sluice_status upload(struct sluice_device *device, const struct tiles *tiles, struct sl_tile **ret)
+sluice_status sl_cuda_upload(struct sluice_device *device, const void *from, size_t bytes, void **ret)
 {
     struct sl_cuda_scope scope;
-    size_t bytes = tiles->count * sizeof *tiles->list;
     void *memory = NULL;
     if (bytes == 0) {
         *ret = NULL;
@@ -149,7 +148,7 @@ static sluice_status upload(struct sluice_device *device, const struct tiles *ti
         return status;
     status = sl_cuda_status(cudaMalloc(&memory, bytes), "allocating copy descriptors");
     if (status == SLUICE_OK)
-        status = sl_cuda_status(cudaMemcpyAsync(memory, tiles->list, bytes, cudaMemcpyHostToDevice, device->setup),
+        status = sl_cuda_status(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyHostToDevice, device->setup),
                                 "copying descriptors");
     if (status == SLUICE_OK)
         status = sl_cuda_status(cudaStreamSynchronize(device->setup), "copying descriptors");
@@ -194,32 +193,43 @@ static sluice_status check_pieces(struct sluice_device *device, const struct slu
     return status;
 }
 
-sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_kind kind,
-                               const struct sluice_copy *pieces, size_t count, struct sluice_set **ret)
+static sluice_status prepare_copy(struct sluice_set *set, const struct sluice_copy *pieces, size_t count)
 {
-    struct tiles tiles = {.mem = device->mem};
-    struct sluice_set *set = sl_new(device->mem, sizeof *set, "copy set");
-    if (set == NULL)
-        return SLUICE_NOMEM;
-    *set = (struct sluice_set){.device = device, .kind = kind};
-    sluice_status status = check_pieces(device, pieces, count);
-    for (size_t i = 0; i < count; i++)
-        set->bytes += pieces[i].bytes;
-    tiles.tile_bytes = tile_bytes_for(device, set->bytes);
+    struct sluice_device *device = set->device;
+    struct tiles tiles = {.mem = device->mem, .tile_bytes = sl_cuda_tile_bytes(device, set->bytes)};
+    sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < count; i++)
         status = add_piece(&tiles, &pieces[i]);
     if (status == SLUICE_OK && tiles.count > UINT32_MAX)
         status = sl_fail(SLUICE_LIMIT, "cuda", "a copy set of %zu tiles: lower window_bytes", tiles.count);
+    void *memory = NULL;
     if (status == SLUICE_OK)
-        status = upload(device, &tiles, &set->tiles);
+        status = sl_cuda_upload(device, tiles.list, tiles.count * sizeof *tiles.list, &memory);
+    set->tiles = memory;
     set->count = (uint32_t)tiles.count;
     sl_free(device->mem, tiles.list);
-    if (status != SLUICE_OK) {
-        sl_free(device->mem, set);
-        return status;
-    }
-    *ret = set;
-    return SLUICE_OK;
+    return status;
+}
+
+sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_kind kind,
+                               const struct sluice_copy *pieces, size_t count, struct sluice_set **ret)
+{
+    struct sluice_set *set = sl_new(device->mem, sizeof *set, "copy set");
+    if (set == NULL)
+        return SLUICE_NOMEM;
+    *set = (struct sluice_set){.device = device, .kind = kind};
+    for (size_t i = 0; i < count; i++)
+        set->bytes += pieces[i].bytes;
+    sluice_status status = check_pieces(device, pieces, count);
+    if (status == SLUICE_OK && kind == SLUICE_COPY_DIGEST)
+        status = sl_cuda_digest_prepare(set, pieces, count);
+    else if (status == SLUICE_OK)
+        status = prepare_copy(set, pieces, count);
+    if (status == SLUICE_OK)
+        *ret = set;
+    else
+        sl_cuda_set_close(set);
+    return status;
 }
 
 void sl_cuda_set_close(struct sluice_set *set)
@@ -227,7 +237,8 @@ void sl_cuda_set_close(struct sluice_set *set)
     struct sl_cuda_scope scope;
     if (set == NULL)
         return;
-    if (set->tiles != NULL && sl_cuda_enter(set->device, &scope) == SLUICE_OK) {
+    if (sl_cuda_enter(set->device, &scope) == SLUICE_OK) {
+        sl_cuda_digest_drop(set);
         (void)cudaFree(set->tiles);
         sl_cuda_leave(&scope);
     }

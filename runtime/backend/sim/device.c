@@ -17,7 +17,8 @@ static sluice_status query(struct sluice_backend_info *ret)
                                         .devices = 1,
                                         .queues_max = SL_SIM_QUEUES_MAX,
                                         .markers_max = SL_SIM_MARKERS_MAX,
-                                        .alignment = 1};
+                                        .alignment = 1,
+                                        .digests = 1};
     (void)snprintf(ret->reason, sizeof ret->reason, "virtual time; for simulation only");
     return SLUICE_OK;
 }
@@ -103,7 +104,6 @@ static sluice_status open_set(struct sluice_device *device, enum sluice_copy_kin
                               const struct sluice_copy *pieces, size_t count, struct sluice_set **ret)
 {
     struct sl_sim *sim = device->sim;
-    (void)kind;
     for (size_t i = 0; i < count; i++)
         if (pieces[i].bytes == 0 || pieces[i].from.address == 0 || pieces[i].to.address == 0)
             return sl_fail(SLUICE_INVALID, "sim", "piece %zu of a copy set has no bytes or no address", i);
@@ -112,6 +112,7 @@ static sluice_status open_set(struct sluice_device *device, enum sluice_copy_kin
     if (set == NULL)
         return SLUICE_NOMEM;
     set->mem = sim->mem;
+    set->kind = kind;
     set->count = kept;
     for (size_t i = 0; i < count; i++)
         set->bytes += pieces[i].bytes;
@@ -164,10 +165,15 @@ static struct sl_sim_op *head_of(struct sluice_queue *queue)
     return &queue->ops[queue->head % SL_SIM_OPS_MAX];
 }
 
-static void copy_set(const struct sluice_set *set)
+/* Without moving bytes there are none to digest: all values stay what they are, alike at both ends. */
+static void run_set(const struct sluice_op *op)
 {
+    const struct sluice_set *set = op->set;
     for (size_t i = 0; i < set->count; i++)
-        sl_strided_copy(&set->pieces[i], 0);
+        if (op->kind == SLUICE_OP_DIGEST)
+            op->digests[i] = sl_strided_digest(&set->pieces[i].from, set->pieces[i].bytes);
+        else
+            sl_strided_copy(&set->pieces[i], 0);
 }
 
 void sl_sim_finish(struct sluice_queue *queue, const struct sluice_error *error)
@@ -186,11 +192,11 @@ void sl_sim_finish(struct sluice_queue *queue, const struct sluice_error *error)
     queue->head++;
 }
 
-static void copy_done(void *context, uint64_t number)
+static void set_done(void *context, uint64_t number)
 {
     struct sluice_queue *queue = context;
     SL_ASSERT(queue->head == number);
-    copy_set(head_of(queue)->op.set);
+    run_set(&head_of(queue)->op);
     sl_sim_finish(queue, NULL);
     sl_sim_advance(queue);
 }
@@ -213,9 +219,9 @@ static _Bool start_head(struct sluice_queue *queue)
         return 0;
     slot->running = 1;
     slot->begin_ns = sim->now;
-    if (slot->op.kind == SLUICE_OP_COPY) {
+    if (slot->op.kind == SLUICE_OP_COPY || slot->op.kind == SLUICE_OP_DIGEST) {
         uint64_t takes = (uint64_t)((double)slot->op.set->bytes / sim->options.pack_rate * 1e9 + 0.5);
-        SL_ASSERT(sl_sim_at(sim, sim->now + takes, copy_done, queue, queue->head) == SLUICE_OK);
+        SL_ASSERT(sl_sim_at(sim, sim->now + takes, set_done, queue, queue->head) == SLUICE_OK);
         return 0;
     }
     if (slot->op.kind == SLUICE_OP_GROUP) {
@@ -247,10 +253,12 @@ static void advance_later(void *context, uint64_t argument)
 static sluice_status check_op(const struct sluice_device *device, const struct sluice_op *op)
 {
     _Bool marks = op->kind == SLUICE_OP_WAIT || op->kind == SLUICE_OP_RECORD;
-    if (op->kind < SLUICE_OP_COPY || op->kind > SLUICE_OP_FENCE)
+    if ((op->kind < SLUICE_OP_COPY || op->kind > SLUICE_OP_FENCE) && op->kind != SLUICE_OP_DIGEST)
         return sl_fail(SLUICE_INVALID, "sim", "unknown operation %u", op->kind);
     if ((op->kind == SLUICE_OP_COPY && op->set == NULL) || (op->kind == SLUICE_OP_GROUP && op->group == NULL))
         return sl_fail(SLUICE_INVALID, "sim", "an operation of kind %u without its set or communicator", op->kind);
+    if (op->kind == SLUICE_OP_DIGEST && (op->set == NULL || op->digests == NULL || op->set->kind != SLUICE_COPY_DIGEST))
+        return sl_fail(SLUICE_INVALID, "sim", "a digest without a set of its kind or a place for it");
     if (marks && op->marker >= SL_SIM_MARKERS_MAX)
         return sl_fail(SLUICE_INVALID, "sim", "marker %u is not below %d", op->marker, SL_SIM_MARKERS_MAX);
     if (op->kind == SLUICE_OP_WAIT && device->markers[op->marker].submitted == 0)

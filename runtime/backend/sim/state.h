@@ -24,6 +24,7 @@ struct sluice_queue {
 
 struct sluice_set {
     struct sl_mem *mem;
+    enum sluice_copy_kind kind;
     uint64_t bytes;
     size_t count;
     struct sluice_copy pieces[];
