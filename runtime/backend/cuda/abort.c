@@ -137,6 +137,7 @@ void sl_cuda_group_close(struct sluice_group *group)
     if (!group->abort_started && group->comm != NULL && !group->lent)
         SL_IGNORE(start_thread(group, group->state == SL_CUDA_GROUP_READY));
     device->group = NULL;
+    sl_cuda_group_give_device(device);
     if (!wait_for_thread(group)) {
         SL_LOG(&device->log, SLUICE_LOG_WARN, "nccl", "a communicator did not close in time and is kept aside");
         (void)pthread_detach(group->abort_thread);

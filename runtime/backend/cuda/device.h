@@ -207,6 +207,8 @@ sluice_status sl_cuda_group_address(struct sluice_device *device, struct sluice_
 sluice_status sl_cuda_group_open(struct sluice_device *device, const struct sluice_group_config *config,
                                  uint64_t cookie, struct sluice_group **ret);
 void sl_cuda_group_close(struct sluice_group *group);
+/* Lets another communicator have the device. */
+void sl_cuda_group_give_device(const struct sluice_device *device);
 _Bool sl_cuda_group_is_busy(const struct sluice_group *group);
 /* Channels (and multiprocessors) of a communicator: a power of two within max_ctas. */
 uint32_t sl_cuda_channels(const struct sluice_device *device);

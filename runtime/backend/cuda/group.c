@@ -8,9 +8,30 @@
 
 #include <string.h>
 
-enum { WARM_PEERS = 16, WARM_BYTES = 16 };
+enum { WARM_PEERS = 16, WARM_BYTES = 16, ORDINALS = 64 };
 
 /* --- opening --- */
+
+/*
+ * Groups of two communicators in another order on another rank can wait for each other for ever, and only ranks
+ * of one runtime agree on an order. So a device has at most one communicator of ours in a process.
+ */
+static atomic_bool taken[ORDINALS];
+
+static sluice_status take_device(const struct sluice_device *device)
+{
+    if (device->ordinal < ORDINALS && !atomic_exchange(&taken[device->ordinal], 1))
+        return SLUICE_OK;
+    return sl_fail(SLUICE_BUSY, "nccl",
+                   "device %d has a communicator of another runtime of this process: seal both plans on one runtime, "
+                   "or close the other first",
+                   device->ordinal);
+}
+
+void sl_cuda_group_give_device(const struct sluice_device *device)
+{
+    atomic_store(&taken[device->ordinal], 0);
+}
 
 sluice_status sl_cuda_group_address(struct sluice_device *device, struct sluice_blob *ret)
 {
@@ -68,11 +89,14 @@ sluice_status sl_cuda_group_open(struct sluice_device *device, const struct slui
                                  uint64_t cookie, struct sluice_group **ret)
 {
     struct sl_cuda_scope scope;
-    if (device->group != NULL)
-        return sl_fail(SLUICE_STATE, "nccl", "the device has a communicator already");
+    sluice_status status = take_device(device);
+    if (status != SLUICE_OK)
+        return status;
     struct sluice_group *group = sl_new(device->mem, sizeof *group, "communicator");
-    if (group == NULL)
+    if (group == NULL) {
+        sl_cuda_group_give_device(device);
         return SLUICE_NOMEM;
+    }
     *group = (struct sluice_group){.device = device,
                                    .world = config->world,
                                    .rank = config->rank,
@@ -82,7 +106,7 @@ sluice_status sl_cuda_group_open(struct sluice_device *device, const struct slui
                                    .comm = config->lent,
                                    .warm_next = 1};
     group->peers = sl_new_array(device->mem, config->world, 1, "peers");
-    sluice_status status = group->peers == NULL ? SLUICE_NOMEM : sl_cuda_enter(device, &scope);
+    status = group->peers == NULL ? SLUICE_NOMEM : sl_cuda_enter(device, &scope);
     if (status == SLUICE_OK) {
         memcpy(group->peers, config->peers, config->world);
         status = open_warm(group);

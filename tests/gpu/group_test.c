@@ -1,0 +1,88 @@
+/*
+ * A communicator of one rank on one device, through the backend table: who may have the device.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "runtime/backend/registry.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/error.h"
+
+static const struct sluice_backend_ops *ops;
+
+static void must(sluice_status status, const char *what)
+{
+    cr_assert_eq(status, SLUICE_OK, "%s: %s: %s", what, sluice_status_name(status), sluice_last_error()->text);
+}
+
+static uint64_t now(void *clock)
+{
+    (void)clock;
+    return sl_now(sl_clock_system());
+}
+
+static void wake(void *context)
+{
+    (void)context;
+}
+
+static void take_error(const struct sluice_error *error)
+{
+    SL_IGNORE(sl_fail_copy(error));
+}
+
+static struct sluice_device *open_device(void)
+{
+    const struct sluice_backend_config config = {.size = sizeof config,
+                                                 .world = 1,
+                                                 .abort_timeout_ns = SLUICE_SECOND,
+                                                 .now = now,
+                                                 .wake = wake,
+                                                 .fail = take_error};
+    struct sluice_backend_info info = {.size = sizeof info};
+    struct sluice_device *device = NULL;
+    if (sl_backend_find("cuda", &ops) != SLUICE_OK)
+        cr_skip_test("no cuda backend: %s", sluice_last_error()->text);
+    must(ops->query(&info), "query");
+    if (!info.usable)
+        cr_skip_test("no device: %s", info.reason);
+    must(ops->open(&config, &device), "open");
+    return device;
+}
+
+static sluice_status open_group(struct sluice_device *device, struct sluice_group **ret)
+{
+    const uint8_t peers[1] = {0};
+    struct sluice_blob blob = {0};
+    must(ops->group_address(device, &blob), "group_address");
+    const struct sluice_group_config config = {.size = sizeof config, .world = 1, .blobs = &blob, .peers = peers};
+    return ops->group_open(device, &config, 1, ret);
+}
+
+static void wait_open(struct sluice_device *device)
+{
+    struct sluice_completion completion;
+    uint32_t count = 0;
+    uint64_t deadline = now(NULL) + 60 * SLUICE_SECOND;
+    while (count == 0 && now(NULL) < deadline)
+        must(ops->poll(device, &completion, 1, &count), "poll");
+    cr_assert_eq(count, 1);
+    must(completion.status, "opening a communicator");
+}
+
+Test(group, a_second_communicator_of_the_process_waits_until_the_device_is_free)
+{
+    struct sluice_device *first = open_device(), *second = open_device();
+    struct sluice_group *group = NULL, *other = NULL;
+    must(open_group(first, &group), "group_open");
+    wait_open(first);
+    cr_expect_eq(open_group(second, &other), SLUICE_BUSY);
+    cr_expect_not_null(strstr(sluice_last_error()->text, "device 0 has a communicator of another runtime"), "%s",
+                       sluice_last_error()->text);
+    ops->group_close(group);
+    must(open_group(second, &other), "group_open");
+    wait_open(second);
+    ops->group_close(other);
+    ops->close(second);
+    ops->close(first);
+}
