@@ -43,6 +43,8 @@ struct sluice_blob {
     uint8_t data[SLUICE_BLOB_MAX];
 };
 
+#define SLUICE_IDENTITY_MAX 64u
+
 struct sluice_backend_info {
     uint32_t size;
     uint32_t usable; /* 1: open would work here */
@@ -59,6 +61,8 @@ struct sluice_backend_info {
     char reason[SLUICE_ERROR_TEXT_MAX]; /* why not usable; or a description of the device */
     uint32_t digests;                   /* 1: takes operations of kind DIGEST */
     uint32_t reserved;
+    /* By `describe`: equal texts are one device, whatever number processes know it by. "": ranks may share it. */
+    char identity[SLUICE_IDENTITY_MAX];
 };
 
 struct sluice_backend_config {
@@ -257,7 +261,7 @@ struct sluice_backend_ops {
     void (*point_close)(struct sluice_point *point);
     /* Enqueues a copy set in a stream of the caller, in whose order it runs. Any thread; the set must stay open. */
     sluice_status (*copy_on)(struct sluice_set *set, void *stream);
-    /* What only an open device knows: `channels`, unless variables of NCCL say other numbers. */
+    /* What only an open device knows: `identity`; `channels`, unless variables of NCCL say other numbers. */
     void (*describe)(struct sluice_device *device, struct sluice_backend_info *ret);
     /*
      * For benchmarks: copies contiguous pieces by the device's own asynchronous copy call, one call a piece, waits, and

@@ -66,7 +66,7 @@ struct sluice_runtime_options {
     uint32_t max_ctas;          /* cuda: multiprocessors for kernels of ours; default 16 */
     uint32_t queue_priority;    /* cuda: 0 low (default), 1 high */
     uint32_t trace;             /* 1: record node times for sluice_runtime_trace_write */
-    uint32_t reserved;
+    uint32_t device_shared;     /* cuda: 0: two ranks on one GPU are refused, 1: it may be shared (docs/run.md) */
 };
 #define SLUICE_RUNTIME_OPTIONS_INIT                                                                                    \
     {                                                                                                                  \

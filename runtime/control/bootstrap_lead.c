@@ -60,7 +60,8 @@ static sluice_status judge(struct sl_control *control, const struct claim *claim
         if (control->devices[i] != NULL && strcmp(control->devices[i], claim->device) == 0)
             return sl_error_set(error, SLUICE_CONFIG, "bootstrap",
                                 "ranks %u and %u use the same device (%.200s): give each its own, by local rank or by "
-                                "CUDA_VISIBLE_DEVICES",
+                                "CUDA_VISIBLE_DEVICES, or let them share it (option device_shared; sluice run "
+                                "--ranks-per-gpu)",
                                 i, claim->rank, claim->device);
     return SLUICE_OK;
 }

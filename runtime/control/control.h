@@ -66,8 +66,8 @@ struct sl_control_config {
     uint64_t heartbeat_ns; /* UINT64_MAX: none; a peer is lost after 5 silent intervals */
     uint32_t runs_max;     /* live runs of the arbiter; 0: 256 */
     /*
-     * What must not be shared between ranks, named so that equal texts mean the same device ("GPU UUID on
-     * host"). Two ranks with one device are refused, both named. NULL or "": sharing is no fault.
+     * What must not be shared between ranks, named so that equal texts mean the same device (a GPU's UUID). Two ranks
+     * with one device are refused, both named. NULL or "": sharing is no fault.
      */
     const char *device;
     /* This rank cannot take part: it joins only to tell the others why. open then returns this error. */

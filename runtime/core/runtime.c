@@ -263,6 +263,7 @@ static sluice_status open_control(struct sluice_runtime *runtime, const struct s
         .allgather_user = options->allgather_user,
         .bootstrap_timeout_ns = options->bootstrap_timeout_ns,
         .heartbeat_ns = options->heartbeat_ns,
+        .device = options->device_shared ? NULL : runtime->driver.info.identity,
         .failure = failure,
     };
     return sl_control_open(&config, &runtime->control);

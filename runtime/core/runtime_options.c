@@ -25,6 +25,8 @@ static sluice_status check(const struct sluice_runtime_options *options)
         return sl_fail(SLUICE_INVALID, "runtime", "log_level %u does not exist (a level plus one)", options->log_level);
     if (options->queue_priority > 1)
         return sl_fail(SLUICE_INVALID, "runtime", "queue_priority %u is neither 0 nor 1", options->queue_priority);
+    if (options->device_shared > 1)
+        return sl_fail(SLUICE_INVALID, "runtime", "device_shared %u is neither 0 nor 1", options->device_shared);
     if (options->abort_timeout_ns == UINT64_MAX)
         return sl_fail(SLUICE_INVALID, "runtime", "abort_timeout_ns needs a limit");
     return SLUICE_OK;

@@ -21,9 +21,9 @@ enum { BYTES = 4 << 20, DELAY_MS = 50, NO_DEVICE = 77 };
 
 struct scene {
     const char *name;
-    uint64_t direct_min; /* 1: straight from and into user memory; 0: packed */
-    _Bool gated, stream_waits, peer_leaves;
-    int expected; /* byte at the destination */
+    uint64_t direct_min;                           /* 1: straight from and into user memory; 0: packed */
+    _Bool gated, stream_waits, peer_leaves, alone; /* alone: neither rank agrees to share the GPU */
+    int expected;                                  /* byte at the destination */
 };
 
 static const struct scene scenes[] = {
@@ -33,6 +33,7 @@ static const struct scene scenes[] = {
     {.name = "single without its gate", .direct_min = 1, .expected = 1},
     {.name = "a stream that waits for the transfer", .gated = 1, .stream_waits = 1, .expected = 7},
     {.name = "a peer that leaves", .peer_leaves = 1},
+    {.name = "ranks that do not share a GPU", .alone = 1},
 };
 
 static void must(sluice_status status, const char *what)
@@ -51,10 +52,9 @@ static void cuda(cudaError_t result, const char *what)
     _exit(1);
 }
 
-static sluice_runtime *open_rank(uint32_t rank, uint32_t port)
+static sluice_status open_rank(uint32_t rank, uint32_t port, const struct scene *scene, sluice_runtime **ret)
 {
     struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
-    sluice_runtime *runtime = NULL;
     char host[16];
     snprintf(host, sizeof host, "rank-%u", rank);
     setenv("NCCL_HOSTID", host, 1);
@@ -67,10 +67,10 @@ static sluice_runtime *open_rank(uint32_t rank, uint32_t port)
     options.address = "127.0.0.1";
     options.port = port;
     options.device = 1;
+    options.device_shared = !scene->alone;
     options.backend = "cuda";
     options.stall_timeout_ns = 5 * SLUICE_SECOND;
-    must(sluice_runtime_open(&options, &runtime), "open");
-    return runtime;
+    return sluice_runtime_open(&options, ret);
 }
 
 static sluice_plan *seal_plan(sluice_runtime *runtime, uint32_t rank, const struct scene *scene, void *memory)
@@ -130,6 +130,15 @@ static int expect_loss(sluice_runtime *runtime, sluice_plan *plan)
     return status != SLUICE_OK && status != SLUICE_TIMEOUT && took < 25 * SLUICE_SECOND ? 0 : 1;
 }
 
+/* Both ranks are told which ones share a device. */
+static int expect_refusal(sluice_status status)
+{
+    const char *text = sluice_last_error()->text;
+    _Bool right = status == SLUICE_CONFIG && strstr(text, "ranks 0 and 1 use the same device (GPU-") != NULL;
+    printf("ranks: two ranks that do not share a GPU %s: %s\n", right ? "are refused" : "were NOT refused", text);
+    return !right;
+}
+
 static int run_transfer(sluice_runtime *runtime, sluice_plan *plan, uint32_t rank, const struct scene *scene,
                         uint8_t *memory)
 {
@@ -167,7 +176,11 @@ static int be_rank(uint32_t rank, uint32_t port, const struct scene *scene)
     cuda(cudaMemset(memory, rank == 0 ? 1 : 9, BYTES), "memset");
     cuda(cudaDeviceSynchronize(), "synchronize");
     work_delay(NULL, 0); /* loads the test's kernel: a first launch may wait for others */
-    sluice_runtime *runtime = open_rank(rank, port);
+    sluice_runtime *runtime = NULL;
+    sluice_status status = open_rank(rank, port, scene, &runtime);
+    if (scene->alone)
+        return expect_refusal(status);
+    must(status, "open");
     sluice_plan *plan = seal_plan(runtime, rank, scene, memory);
     if (!scene->peer_leaves)
         return run_transfer(runtime, plan, rank, scene, memory);

@@ -104,8 +104,10 @@ sluice_status run_device_open(const struct run_buffers *buffers, struct sluice_r
     uint32_t shared = ranks_per_gpu;
     if (shared == 0 && options->world > info.devices)
         shared = (options->world + info.devices - 1) / info.devices;
-    if (shared > 1)
+    if (shared > 1) {
         share_gpu(info.version, shared, rank);
+        options->device_shared = 1;
+    }
     uint32_t index = options->device != 0 ? options->device - 1 : options->local_rank % info.devices;
     const struct sluice_backend_config config = {.size = sizeof config,
                                                  .device = index,

@@ -120,6 +120,7 @@ static sluice_status query(struct sluice_backend_info *ret)
 static void describe(struct sluice_device *device, struct sluice_backend_info *ret)
 {
     ret->channels = sl_cuda_channels(device);
+    memcpy(ret->identity, device->identity, sizeof ret->identity);
 }
 
 /* --- open and close --- */
@@ -177,16 +178,26 @@ static void close_device(struct sluice_device *device)
     sl_free(mem, device);
 }
 
+/* The UUID as nvidia-smi prints it: the same in every process, whatever number it knows the device by. */
+static void name_device(struct sluice_device *device, const struct cudaDeviceProp *properties)
+{
+    const unsigned char *b = (const unsigned char *)properties->uuid.bytes;
+    (void)snprintf(device->identity, sizeof device->identity,
+                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
+                   b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+}
+
 static sluice_status prepare(struct sluice_device *device)
 {
     struct sl_cuda_scope scope;
     sluice_status status = sl_cuda_enter(device, &scope);
     if (status == SLUICE_OK) {
-        int multiprocessors = 0;
-        status =
-            sl_cuda_status(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device->ordinal),
-                           "reading the device");
-        device->multiprocessors = (uint32_t)multiprocessors;
+        struct cudaDeviceProp properties;
+        status = sl_cuda_status(cudaGetDeviceProperties(&properties, device->ordinal), "reading the device");
+        if (status == SLUICE_OK) {
+            device->multiprocessors = (uint32_t)properties.multiProcessorCount;
+            name_device(device, &properties);
+        }
         if (status == SLUICE_OK)
             status = open_events(device);
         if (status == SLUICE_OK)

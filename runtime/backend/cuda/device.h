@@ -122,6 +122,7 @@ struct sluice_device {
     struct sl_log log;
     struct sl_mem *mem;
     int ordinal;
+    char identity[SLUICE_IDENTITY_MAX];
     uint32_t multiprocessors;
     uint32_t nccl_version;
     struct sluice_queue *queues[SL_CUDA_QUEUES_MAX];
