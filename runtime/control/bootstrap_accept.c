@@ -221,8 +221,11 @@ void sl_accept_due(struct sl_accept *accept, uint64_t now)
 {
     if (accept->wires == NULL || accept->fd < 0)
         return;
-    while (!TAILQ_EMPTY(&accept->guests) && TAILQ_FIRST(&accept->guests)->deadline <= now)
-        drop(TAILQ_FIRST(&accept->guests), "it did not prove in time that it knows the job's token");
+    while (!TAILQ_EMPTY(&accept->guests) && TAILQ_FIRST(&accept->guests)->deadline <= now) {
+        struct sl_guest *late = TAILQ_FIRST(&accept->guests);
+        drop(late, late->wire != NULL ? "it did not say in time who it is"
+                                      : "it did not prove in time that it knows the job's token");
+    }
     if (accept->resume_at <= now) {
         accept->resume_at = UINT64_MAX;
         SL_IGNORE(event_add(&accept->event, NULL));

@@ -1,6 +1,7 @@
 /* `sluice run` as the ranks of a launcher: joined by its variables, told apart by their plan files. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,11 @@
 #define SLUICE SLUICE_TEST_BIN "/sluice"
 #define SMALL  SLUICE_TEST_DATA "/small-plan.json"
 
-enum { RANKS = 4, TEXT = 4096 };
+enum { RANKS = 4, TEXT = 65536 };
 
 static char folder[] = "/tmp/sluice-launcher-test-XXXXXX";
 static char out[RANKS][TEXT], err[RANKS][TEXT];
+static pid_t children[RANKS];
 static int statuses[RANKS];
 
 static void make_folder(void)
@@ -63,23 +65,23 @@ static void read_output(uint32_t rank, const char *name, char *text)
     cr_assert_eq(fclose(file), 0);
 }
 
-/* Runs `world` ranks, rank r with plan file plans[r % 2]. */
-static void run_ranks(uint32_t world, const char *const *plans)
+static void start_rank(uint32_t r, uint32_t world, const char *plan)
 {
-    pid_t children[RANKS];
-    for (uint32_t r = 0; r < world; r++) {
-        set("RANK", r);
-        set("WORLD_SIZE", world);
-        set("LOCAL_RANK", r);
-        set("LOCAL_WORLD_SIZE", world);
-        children[r] = fork();
-        if (children[r] == 0) {
-            if (open_output(r, "out", 1) == 1 && open_output(r, "err", 2) == 2)
-                execl(SLUICE, SLUICE, "run", plans[r % 2], "--repeat", "2", (char *)NULL);
-            _exit(99);
-        }
-        cr_assert_gt(children[r], 0);
+    set("RANK", r);
+    set("WORLD_SIZE", world);
+    set("LOCAL_RANK", r);
+    set("LOCAL_WORLD_SIZE", world);
+    children[r] = fork();
+    if (children[r] == 0) {
+        if (open_output(r, "out", 1) == 1 && open_output(r, "err", 2) == 2)
+            execl(SLUICE, SLUICE, "run", plan, "--repeat", "2", (char *)NULL);
+        _exit(99);
     }
+    cr_assert_gt(children[r], 0);
+}
+
+static void finish_ranks(uint32_t world)
+{
     for (uint32_t r = 0; r < world; r++) {
         int state = 0;
         cr_assert_eq(waitpid(children[r], &state, 0), children[r]);
@@ -87,6 +89,14 @@ static void run_ranks(uint32_t world, const char *const *plans)
         read_output(r, "out", out[r]);
         read_output(r, "err", err[r]);
     }
+}
+
+/* Runs `world` ranks, rank r with plan file plans[r % 2]. */
+static void run_ranks(uint32_t world, const char *const *plans)
+{
+    for (uint32_t r = 0; r < world; r++)
+        start_rank(r, world, plans[r % 2]);
+    finish_ranks(world);
 }
 
 static const char *write_plan(const char *name, uint32_t bytes)
@@ -161,4 +171,86 @@ Test(run_launcher, a_rank_that_never_comes_is_named_within_the_deadline)
     cr_assert_eq(command_lines(result.err), 1, "%s", result.err);
     cr_assert_not_null(strstr(result.err, "missing: 1-3"), "%s", result.err);
     command_drop(&result);
+}
+
+/* --- the job's token --- */
+
+static const char secret[] = "correct-horse-battery-staple";
+
+static void use_token(const char *name, const char *text)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    cr_assert_eq(close(fd), 0);
+    cr_assert_eq(setenv("SLUICE_TOKEN_FILE", path, 1), 0);
+}
+
+/* Whether a file that the kernel keeps about a process holds these bytes. */
+static _Bool holds(pid_t pid, const char *name, const char *part, size_t part_bytes)
+{
+    static char text[TEXT];
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    FILE *file = fopen(path, "re");
+    cr_assert_not_null(file);
+    size_t bytes = fread(text, 1, sizeof text, file);
+    cr_assert_eq(fclose(file), 0);
+    return memmem(text, bytes, part, part_bytes) != NULL;
+}
+
+/* What a list of processes may show of a rank, once it runs the tool. */
+static void shows_no_token(pid_t pid)
+{
+    static const char run[] = "\0run"; /* and the zero behind it */
+    while (!holds(pid, "cmdline", run, sizeof run))
+        sched_yield();
+    cr_assert(holds(pid, "environ", "SLUICE_TOKEN_FILE=", 18));
+    cr_assert_not(holds(pid, "cmdline", secret, strlen(secret)));
+    cr_assert_not(holds(pid, "environ", secret, strlen(secret)));
+}
+
+static void says_no_token(uint32_t world)
+{
+    for (uint32_t r = 0; r < world; r++) {
+        cr_assert_null(strstr(out[r], secret), "%s", out[r]);
+        cr_assert_null(strstr(err[r], secret), "%s", err[r]);
+    }
+}
+
+Test(run_launcher, ranks_show_their_token_to_nobody)
+{
+    cr_assert_eq(setenv("SLUICE_LOG", "trace", 1), 0);
+    const char *plan = write_plan("plan.json", 8);
+    use_token("token", secret);
+    start_rank(0, 2, plan);
+    shows_no_token(children[0]); /* it waits for rank 1 */
+    start_rank(1, 2, plan);
+    finish_ranks(2);
+    for (uint32_t r = 0; r < 2; r++)
+        cr_assert_eq(statuses[r], 0, "rank %u: %s", r, err[r]);
+    says_no_token(2);
+    const char *words[] = {SLUICE, "info", "--settings", "--json", NULL};
+    struct command_result info = command_run(words);
+    cr_assert_eq(info.status, 0, "%s", info.err);
+    cr_assert_null(strstr(info.out, secret), "%s", info.out);
+    cr_assert_null(strstr(info.err, secret), "%s", info.err);
+    command_drop(&info);
+}
+
+Test(run_launcher, ranks_whose_tokens_differ_fail_and_show_neither)
+{
+    cr_assert_eq(setenv("SLUICE_LOG", "trace", 1), 0);
+    cr_assert_eq(setenv("SLUICE_BOOTSTRAP_TIMEOUT", "2s", 1), 0);
+    const char *plan = write_plan("plan.json", 8);
+    use_token("token", secret);
+    start_rank(0, 2, plan);
+    use_token("other", "correct-horse-battery-staple, or another");
+    start_rank(1, 2, plan);
+    finish_ranks(2);
+    for (uint32_t r = 0; r < 2; r++)
+        cr_assert_eq(statuses[r], 1, "rank %u: %s", r, err[r]);
+    cr_assert_not_null(strstr(err[1], "token"), "%s", err[1]);
+    says_no_token(2);
 }
