@@ -137,6 +137,7 @@ static void on_socket(evutil_socket_t fd, short what, void *context)
     socklen_t bytes = sizeof(code);
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &bytes) != 0)
         code = errno;
+    join->unheard = code == ECONNREFUSED;
     if (code != 0 || to_itself(fd)) {
         again(join, code != 0 ? sl_errno_words(code) : "nobody listens");
         return;
@@ -165,6 +166,7 @@ static void attempt(struct sl_join *join, uint64_t now)
     }
     SL_IGNORE(setsockopt(join->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes)));
     int code = connect(join->fd, &join->address.u.any, join->address.bytes) == 0 ? 0 : errno;
+    join->unheard = code == ECONNREFUSED;
     SL_IGNORE(event_assign(&join->event, join->wires->base, join->fd, EV_WRITE, on_socket, join));
     if (code != 0 && code != EINPROGRESS)
         again(join, sl_errno_words(code));
@@ -193,6 +195,7 @@ void sl_join_open(struct sl_join *join)
     join->fd = -1;
     join->pause_ns = FIRST_PAUSE_NS;
     join->retry_at = 0;
+    join->unheard = 0;
     (void)snprintf(join->reason, sizeof(join->reason), "no answer yet");
 }
 

@@ -29,6 +29,7 @@ struct sl_join {
     int fd; /* -1: none */
     struct sl_greet greet;
     _Bool connecting, answered;
+    _Bool unheard; /* the last attempt found nobody listening */
     uint32_t have;
     uint8_t in[SL_GREET_HELLO];
     uint64_t retry_at;   /* UINT64_MAX: an attempt runs or it is over */

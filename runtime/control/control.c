@@ -58,25 +58,41 @@ void sl_control_leave(struct sl_control *control)
     control->leave_at = sl_deadline(sl_now(control->config.clock), SL_LEAVE_NS);
 }
 
+static void take_mail(struct sl_control *control, struct mail *mail)
+{
+    if (mail->kind == MAIL_ROUND && mail->waiting->kind >= SL_ROUND_SURVIVORS && control->takeover) {
+        mail->mail.next = control->held; /* who survives is not known yet */
+        control->held = &mail->mail;
+        return;
+    }
+    if (mail->kind == MAIL_TELL)
+        sl_note_tell(control, &mail->note);
+    else
+        sl_round_give(control, mail->waiting, mail->timeout_ns, mail->data, mail->bytes);
+    sl_free(control->mem, mail);
+}
+
+static void take_held(struct sl_control *control)
+{
+    while (control->held != NULL) {
+        struct mail *mail = (struct mail *)control->held;
+        control->held = mail->mail.next;
+        take_mail(control, mail);
+    }
+}
+
 /* The end that the owner asked for. */
 static void goodbye(struct sl_control *control)
 {
     struct sluice_error error;
+    control->takeover = SL_TAKEOVER_NONE;
+    take_held(control);
     SL_IGNORE(sl_error_set(&error, SLUICE_CLOSED, "control", "the runtime was closed"));
     sl_round_fail_all(control, &error);
     if (control->phase == SL_CONTROL_RUNNING) {
         sl_peers_send(control, SL_FRAME_GOODBYE, NULL, 0);
         sl_control_leave(control);
     }
-}
-
-static void take_mail(struct sl_control *control, struct mail *mail)
-{
-    if (mail->kind == MAIL_TELL)
-        sl_note_tell(control, &mail->note);
-    else
-        sl_round_give(control, mail->waiting, mail->timeout_ns, mail->data, mail->bytes);
-    sl_free(control->mem, mail);
 }
 
 static void on_mail(evutil_socket_t fd, short what, void *context)
@@ -104,7 +120,10 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
 
 static uint64_t earliest(const struct sl_control *control)
 {
-    const uint64_t times[] = {sl_bootstrap_timer(control), sl_round_timer(control), sl_note_timer(control),
+    const uint64_t times[] = {sl_bootstrap_timer(control),
+                              sl_round_timer(control),
+                              sl_note_timer(control),
+                              sl_takeover_timer(control),
                               control->phase == SL_CONTROL_RUNNING ? control->beat_at : UINT64_MAX,
                               control->phase == SL_CONTROL_LEAVING ? control->leave_at : UINT64_MAX};
     uint64_t first = UINT64_MAX;
@@ -136,6 +155,9 @@ static void due(struct sl_control *control)
 {
     uint64_t now = sl_now(control->config.clock);
     sl_bootstrap_due(control, now);
+    sl_takeover_due(control, now);
+    if (control->takeover == SL_TAKEOVER_NONE)
+        take_held(control);
     sl_round_due(control, now);
     sl_note_due(control, now);
     sl_heartbeat_due(control, now);
@@ -221,6 +243,7 @@ static void destroy(struct sl_control *control)
         drop_mail(control);
     sl_writer_drop(&control->scratch);
     sl_free(control->mem, control->peers);
+    sl_free(control->mem, control->fate);
     SL_IGNORE(pthread_cond_destroy(&control->changed));
     SL_IGNORE(pthread_mutex_destroy(&control->lock));
     sl_free(control->mem, control);
@@ -238,12 +261,23 @@ static sluice_status enough_descriptors(const struct sl_control *control)
     return SLUICE_OK;
 }
 
+struct sl_arbiter *sl_control_arbiter(const struct sl_control *control, _Bool takeover)
+{
+    uint32_t runs_max = control->config.runs_max;
+    struct sl_arbiter_config arbiter = {.world = control->world,
+                                        .runs_max = runs_max == 0 ? RUNS_MAX_DEFAULT : runs_max,
+                                        .mem = control->mem,
+                                        .host = control->rank,
+                                        .takeover = takeover};
+    return sl_arbiter_create(&arbiter);
+}
+
 static sluice_status make_parts(struct sl_control *control)
 {
-    const struct sl_control_config *config = &control->config;
     control->peer_count = control->rank == 0 ? control->world : 1;
     control->peers = sl_new_array(control->mem, control->peer_count, sizeof(*control->peers), "peers");
-    if (control->peers == NULL)
+    control->fate = sl_new_array(control->mem, control->world, 1, "ranks that are gone");
+    if (control->peers == NULL || control->fate == NULL)
         return SLUICE_NOMEM;
     for (uint32_t i = 0; i < control->peer_count; i++)
         control->peers[i].control = control;
@@ -251,11 +285,8 @@ static sluice_status make_parts(struct sl_control *control)
         SLUICE_OK)
         return SLUICE_NOMEM;
     if (control->rank == 0) {
-        struct sl_arbiter_config arbiter = {.world = control->world,
-                                            .runs_max = config->runs_max == 0 ? RUNS_MAX_DEFAULT : config->runs_max,
-                                            .mem = control->mem};
         control->peers[0].state = SL_PEER_PRESENT;
-        control->arbiter = sl_arbiter_create(&arbiter);
+        control->arbiter = sl_control_arbiter(control, 0);
         if (control->arbiter == NULL)
             return sl_fail(SLUICE_NOMEM, "control", "out of memory for the arbiter of %u ranks", control->world);
     }

@@ -1,8 +1,10 @@
 /*
- * control.h: the control plane of one rank: a thread with its own libevent base, a TCP star to rank 0.
+ * control.h: the control plane of one rank: a thread with its own libevent base, a TCP star to a hub.
  *
- * - Carries rounds (every rank gives bytes, rank 0 reduces, everybody gets the result), notes (note.h)
+ * - Carries rounds (every rank gives bytes, the hub reduces, everybody gets the result), notes (note.h)
  *   and heartbeats. Nothing else is on the wire.
+ * - The hub is rank 0. When it is lost, the lowest rank that lives takes its place, if more than half of all
+ *   ranks come to it; otherwise each is alone, and hears so by SL_NOTE_LOST without an arbiter.
  * - Handlers run on the control thread and must not block or call back into control but to post.
  * - `round`, `tell` and `close` may be called from any thread.
  */
@@ -36,7 +38,7 @@ struct sl_bytes {
     size_t bytes;
 };
 
-/* Rank 0: reduces the parts of all ranks (in rank order) into a result that it allocates from `mem`. */
+/* The hub: reduces the parts of all ranks (in rank order) into a result that it allocates from `mem`. */
 typedef sluice_status (*sl_reduce_fn)(void *context, uint32_t kind, const struct sl_bytes *parts, uint32_t world,
                                       struct sl_mem *mem, uint8_t **ret_data, size_t *ret_bytes,
                                       struct sluice_error *error);
@@ -48,7 +50,8 @@ struct sl_control_handlers {
                      const uint8_t *data, size_t bytes);
     /*
      * A note for this rank's engine. SL_NOTE_LOST comes with status PEER_LOST, or with CLOSED when the
-     * rank said goodbye: then it is a loss only for runs that still need it.
+     * rank said goodbye: then it is a loss only for runs that still need it. It comes once more, with b = 1,
+     * when another rank takes the arbiter's place.
      */
     void (*on_note)(void *context, const struct sl_note *note);
     sl_reduce_fn reduce;
@@ -83,13 +86,16 @@ void sl_control_close(struct sl_control *control);
 
 /*
  * Gives this rank's part of a round. Rounds are matched by (kind, id); all ranks give each round once.
- * The data is copied. `timeout_ns` counts from the first part at rank 0; on_round always comes, once.
+ * The data is copied. `timeout_ns` counts from the first part at the hub; on_round always comes, once.
+ * A round of a kind below SL_ROUND_SURVIVORS fails when a rank is gone; others end with the parts of those
+ * that are left (`data` of the gone is NULL), and one that failed may be given again.
  */
+#define SL_ROUND_SURVIVORS 64u
 sluice_status sl_control_round(struct sl_control *control, uint32_t kind, uint64_t id, const void *data, size_t bytes,
                                uint64_t timeout_ns);
 
 /*
- * Sends a note to the arbiter of rank 0 (which may be this process). Never blocks. READY notes of a run
+ * Sends a note to the arbiter at the hub (which may be this process). Never blocks. READY notes of a run
  * that follow each other within 200 us become one, the newest. NOMEM; CLOSED after close.
  */
 sluice_status sl_control_tell(struct sl_control *control, const struct sl_note *note);

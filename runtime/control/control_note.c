@@ -1,9 +1,10 @@
 /*
- * control_note.c: notes between engines and rank 0's arbiter.
+ * control_note.c: notes between engines and the hub's arbiter.
  *
  * Invariants: notes of one rank reach the arbiter in the order they were told, but that of several READY
- * of a run within SL_COALESCE_NS only the newest is sent; the arbiter's answers reach every rank, rank 0
- * too, in one order. The arbiter is emptied after each call, as it asks.
+ * of a run within SL_COALESCE_NS only the newest is sent; the arbiter's answers reach every rank, the hub
+ * too, in one order. The arbiter is emptied after each call, as it asks. While a rank takes over there is no
+ * arbiter and notes are dropped: engines tell everything again once they hear of it.
  */
 #include <string.h>
 
@@ -35,11 +36,19 @@ _Bool sl_note_decode(const uint8_t *payload, size_t bytes, struct sl_note *ret)
     return sl_reader_done(&r);
 }
 
-/* --- rank 0 --- */
+/* --- the hub --- */
 
+/* Another arbiter says again who is gone; `b` keeps that apart from the first time. */
 static void deliver(struct sl_control *control, const struct sl_note *note)
 {
-    control->config.handlers.on_note(control->config.handlers.context, note);
+    struct sl_note said = *note;
+    if (said.kind == SL_NOTE_LOST && said.rank < control->world && said.rank != control->rank) {
+        uint8_t *fate = &control->fate[said.rank];
+        said.b = (*fate & SL_FATE_TOLD) != 0;
+        *fate |= said.status == SLUICE_CLOSED ? SL_PEER_LEFT : SL_PEER_LOST;
+        *fate |= SL_FATE_TOLD;
+    }
+    control->config.handlers.on_note(control->config.handlers.context, &said);
 }
 
 /* Passes on what the arbiter decided. A rank that said goodbye is gone, but it was no loss. */
@@ -59,6 +68,8 @@ static void pass_on(struct sl_control *control)
 
 static void to_arbiter(struct sl_control *control, const struct sl_note *note)
 {
+    if (control->arbiter == NULL)
+        return;
     sl_arbiter_note(control->arbiter, note, sl_now(control->config.clock));
     pass_on(control);
 }
@@ -68,7 +79,7 @@ void sl_note_on_frame(struct sl_control *control, uint32_t rank, const uint8_t *
     struct sl_note note = {0};
     if (!sl_note_decode(payload, bytes, &note))
         return;
-    if (control->rank != 0) {
+    if (!sl_is_hub(control)) {
         deliver(control, &note);
         return;
     }
@@ -78,13 +89,16 @@ void sl_note_on_frame(struct sl_control *control, uint32_t rank, const uint8_t *
 
 void sl_note_gone(struct sl_control *control, uint32_t rank, const char *text)
 {
-    if (control->rank == 0) {
-        sl_arbiter_lost(control->arbiter, rank, text, sl_now(control->config.clock));
-        pass_on(control);
+    if (control->arbiter == NULL)
         return;
-    }
+    sl_arbiter_lost(control->arbiter, rank, text, sl_now(control->config.clock));
+    pass_on(control);
+}
+
+void sl_note_gone_alone(struct sl_control *control, uint32_t rank, const char *text)
+{
     struct sl_note note = {.kind = SL_NOTE_LOST, .rank = rank};
-    note.status = control->peers[rank].state == SL_PEER_LEFT ? SLUICE_CLOSED : SLUICE_PEER_LOST;
+    note.status = (control->fate[rank] & SL_PEER_LOST) == SL_PEER_LOST ? SLUICE_PEER_LOST : SLUICE_CLOSED;
     (void)strncpy(note.text, text, sizeof(note.text) - 1);
     deliver(control, &note);
 }
@@ -93,7 +107,7 @@ void sl_note_gone(struct sl_control *control, uint32_t rank, const char *text)
 
 static void send_up(struct sl_control *control, const struct sl_note *note)
 {
-    if (control->rank == 0) {
+    if (sl_is_hub(control)) {
         to_arbiter(control, note);
         return;
     }

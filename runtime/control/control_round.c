@@ -1,9 +1,10 @@
 /*
- * control_round.c: rounds: every rank gives bytes, rank 0 reduces them, everybody gets the result.
+ * control_round.c: rounds: every rank gives bytes, the hub reduces them, everybody gets the result.
  *
- * Invariants: every round that this rank gave a part to ends with exactly one on_round. At rank 0 a round
+ * Invariants: every round that this rank gave a part to ends with exactly one on_round. At the hub a round
  * is open from its first part until its result, its deadline or a loss; a failed round stays behind
  * without parts, so that a rank that comes later learns its end. Bounded: SL_ROUNDS_MAX records.
+ * Rounds of survivors have no part of a rank that is gone, and are over without a trace when they fail.
  */
 #include <stdio.h>
 #include <string.h>
@@ -76,12 +77,27 @@ static struct sl_blob *part_message(struct sl_control *control, uint32_t kind, u
 static void take_part(struct sl_control *control, uint32_t rank, uint32_t kind, uint64_t id, uint64_t timeout_ns,
                       const uint8_t *data, size_t bytes);
 
+static _Bool of_survivors(uint32_t kind)
+{
+    return kind >= SL_ROUND_SURVIVORS;
+}
+
+static void say_alone(const struct sl_control *control, struct sluice_error *error)
+{
+    if (control->hub == SL_NOBODY)
+        SL_IGNORE(sl_error_set(error, SLUICE_PEER_LOST, "control",
+                               "%.300s; no majority of the %u ranks is left: close the runtime and open it again with "
+                               "all of them",
+                               control->gone.text, control->world));
+}
+
 static void send_part(struct sl_control *control, uint32_t kind, uint64_t id, uint64_t timeout_ns, const uint8_t *data,
                       size_t bytes)
 {
     struct sl_wire *wire = control->peers[0].wire;
     struct sl_blob *blob = NULL;
     struct sluice_error error = control->gone;
+    say_alone(control, &error);
     if (wire != NULL) {
         blob = part_message(control, kind, id, timeout_ns, data, bytes);
         SL_IGNORE(sl_error_set(&error, SLUICE_NOMEM, "control", "out of memory for a part of a round"));
@@ -106,14 +122,16 @@ void sl_round_give(struct sl_control *control, struct sl_waiting *waiting, uint6
         struct sluice_error error;
         SL_IGNORE(sl_error_set(&error, SLUICE_CLOSED, "control", "the runtime was closed"));
         deliver(control, kind, id, &error, NULL, 0);
-    } else if (control->rank == 0) {
-        take_part(control, 0, kind, id, timeout_ns, data, bytes);
+    } else if (control->hub != 0 && !of_survivors(kind)) {
+        deliver(control, kind, id, &control->gone, NULL, 0); /* it would need rank 0's part */
+    } else if (sl_is_hub(control)) {
+        take_part(control, control->rank, kind, id, timeout_ns, data, bytes);
     } else {
         send_part(control, kind, id, timeout_ns, data, bytes);
     }
 }
 
-/* --- rank 0's side --- */
+/* --- the hub's side --- */
 
 static struct sl_round *find(const struct sl_control *control, uint32_t kind, uint64_t id)
 {
@@ -123,15 +141,20 @@ static struct sl_round *find(const struct sl_control *control, uint32_t kind, ui
     return round;
 }
 
+static void free_part(struct sl_control *control, struct sl_bytes *bytes)
+{
+    union {
+        const uint8_t *in;
+        void *out;
+    } part = {.in = bytes->data}; /* ours, though its readers may not write it */
+    sl_free(control->mem, part.out);
+    *bytes = (struct sl_bytes){0};
+}
+
 static void free_parts(struct sl_control *control, struct sl_round *round)
 {
-    for (uint32_t i = 0; round->parts != NULL && i < control->world; i++) {
-        union {
-            const uint8_t *in;
-            void *out;
-        } part = {.in = round->parts[i].data}; /* ours, though its readers may not write it */
-        sl_free(control->mem, part.out);
-    }
+    for (uint32_t i = 0; round->parts != NULL && i < control->world; i++)
+        free_part(control, &round->parts[i]);
     sl_free(control->mem, round->parts);
     round->parts = NULL;
 }
@@ -180,7 +203,8 @@ static struct sl_blob *result_message(struct sl_control *control, uint32_t kind,
 static void send_no_memory(struct sl_control *control, uint32_t rank, uint32_t kind, uint64_t id)
 {
     struct sluice_error error;
-    SL_IGNORE(sl_error_set(&error, SLUICE_NOMEM, "control", "rank 0 is out of memory for the result of a round"));
+    SL_IGNORE(sl_error_set(&error, SLUICE_NOMEM, "control", "rank %u is out of memory for the result of a round",
+                           control->rank));
     struct sl_writer *w = &control->scratch;
     w->bytes = 0;
     sl_put_u32(w, kind);
@@ -197,9 +221,9 @@ static void send_no_memory(struct sl_control *control, uint32_t rank, uint32_t k
 static void send_result(struct sl_control *control, uint32_t rank, uint32_t kind, uint64_t id,
                         const struct sluice_error *error, const uint8_t *data, size_t bytes)
 {
-    if (rank == 0 || rank == UINT32_MAX)
+    if (rank == control->rank || rank == UINT32_MAX)
         deliver(control, kind, id, error, data, bytes);
-    if (rank == 0 || control->world == 1)
+    if (rank == control->rank || control->world == 1)
         return;
     struct sl_blob *blob = result_message(control, kind, id, error, data, bytes);
     if (blob == NULL)
@@ -211,13 +235,15 @@ static void send_result(struct sl_control *control, uint32_t rank, uint32_t kind
     sl_blob_drop(blob);
 }
 
-/* The round failed; its record stays for those who come late. */
+/* The round failed; its record stays for those who come late, but that of survivors, who may try it again. */
 static void fail_round(struct sl_control *control, struct sl_round *round, const struct sluice_error *error)
 {
     round->error = *error;
     round->deadline = UINT64_MAX;
     free_parts(control, round);
     send_result(control, UINT32_MAX, round->kind, round->id, error, NULL, 0);
+    if (of_survivors(round->kind))
+        drop(control, round);
 }
 
 static void reduce(struct sl_control *control, struct sl_round *round)
@@ -305,7 +331,7 @@ static void say_gone(const struct sl_control *control, uint32_t rank, struct slu
 /* A rank is gone whose part is not here. */
 static _Bool cannot_end(const struct sl_control *control, const struct sl_round *round, struct sluice_error *error)
 {
-    if (control->gone.status == SLUICE_OK)
+    if (control->gone.status == SLUICE_OK || of_survivors(round->kind))
         return 0;
     for (uint32_t i = 0; i < control->world; i++) {
         if (round->parts[i].data == NULL && control->peers[i].state >= SL_PEER_LEFT) {
@@ -314,6 +340,11 @@ static _Bool cannot_end(const struct sl_control *control, const struct sl_round 
         }
     }
     return 0;
+}
+
+static _Bool complete(const struct sl_control *control, const struct sl_round *round)
+{
+    return round->have == (of_survivors(round->kind) ? control->present + 1 : control->world);
 }
 
 static void take_part(struct sl_control *control, uint32_t rank, uint32_t kind, uint64_t id, uint64_t timeout_ns,
@@ -337,7 +368,7 @@ static void take_part(struct sl_control *control, uint32_t rank, uint32_t kind, 
         fail_round(control, round, &error);
     } else if (cannot_end(control, round, &error)) {
         fail_round(control, round, &error);
-    } else if (round->have == control->world) {
+    } else if (complete(control, round)) {
         reduce(control, round);
     }
 }
@@ -352,17 +383,32 @@ void sl_round_on_part(struct sl_control *control, uint32_t rank, const uint8_t *
         take_part(control, rank, kind, id, timeout_ns, r.data, r.left);
 }
 
+/* Survivors go on without it. */
+static void forget_part(struct sl_control *control, struct sl_round *round, uint32_t rank)
+{
+    if (round->parts[rank].data != NULL) {
+        free_part(control, &round->parts[rank]);
+        round->have--;
+    }
+    if (complete(control, round))
+        reduce(control, round);
+}
+
 void sl_round_gone(struct sl_control *control, uint32_t rank, _Bool lost)
 {
-    if (control->rank != 0) { /* only rank 0 is our peer, and without it no round ends */
+    if (!sl_is_hub(control)) { /* only the hub is our peer, and without it no round ends */
         sl_round_fail_all(control, &control->gone);
         return;
     }
     struct sluice_error error;
     say_gone(control, rank, &error);
-    for (struct sl_round *round = control->rounds; round != NULL; round = round->next)
-        if (round->parts != NULL && (lost || round->parts[rank].data == NULL))
+    for (struct sl_round *round = control->rounds, *next; round != NULL; round = next) {
+        next = round->next;
+        if (round->parts != NULL && of_survivors(round->kind))
+            forget_part(control, round, rank);
+        else if (round->parts != NULL && (lost || round->parts[rank].data == NULL))
             fail_round(control, round, &error);
+    }
 }
 
 /* --- deadlines --- */
@@ -383,7 +429,8 @@ static _Bool part_missing(const void *context, uint32_t rank)
 
 void sl_round_due(struct sl_control *control, uint64_t now)
 {
-    for (struct sl_round *round = control->rounds; round != NULL; round = round->next) {
+    for (struct sl_round *round = control->rounds, *next; round != NULL; round = next) {
+        next = round->next;
         if (round->deadline > now)
             continue;
         char ranks[200];

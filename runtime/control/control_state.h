@@ -30,6 +30,7 @@
 #define SL_SILENT_MAX  5 /* heartbeats missed in a row */
 #define SL_SCRATCH_MIN 2048u
 #define SL_DEVICE_MAX  256u
+#define SL_FATE_TOLD   0x80u /* on_note has said it */
 
 enum sl_control_phase {
     SL_CONTROL_JOINING,
@@ -39,14 +40,15 @@ enum sl_control_phase {
     SL_CONTROL_ENDED
 };
 
+/* LOST has the bits of LEFT: a rank that is both is lost. */
 enum sl_peer_state {
-    SL_PEER_ABSENT,
-    SL_PEER_PRESENT,
-    SL_PEER_LEFT, /* said goodbye */
-    SL_PEER_LOST
+    SL_PEER_ABSENT = 0,
+    SL_PEER_PRESENT = 1,
+    SL_PEER_LEFT = 2, /* said goodbye */
+    SL_PEER_LOST = 3
 };
 
-/* Rank 0 has one per rank, the others one for rank 0. */
+/* The hub has one per rank, the others one for the hub. */
 struct sl_peer {
     struct sl_control *control;
     struct sl_wire *wire; /* NULL: none */
@@ -62,7 +64,7 @@ struct sl_waiting {
     uint32_t kind;
 };
 
-/* A round at rank 0. Failed rounds are kept for a while, so that a late part learns how it ended. */
+/* A round at the hub. Failed rounds are kept for a while, so that a late part learns how it ended. */
 struct sl_round {
     struct sl_round *next;
     uint64_t id, deadline;
@@ -79,10 +81,21 @@ struct sl_ready {
 };
 #define SL_READY_MAX 32
 
+/* How far this rank is with another arbiter in the place of a lost one (control_takeover.c). */
+enum sl_takeover {
+    SL_TAKEOVER_NONE,
+    SL_TAKEOVER_WANTED,
+    SL_TAKEOVER_LEADING, /* this rank lets the others in */
+    SL_TAKEOVER_JOINING  /* it is on its way to `candidate` */
+};
+
+#define SL_NOBODY UINT32_MAX
+
 struct sl_control {
     struct sl_control_config config;
     struct sl_mem *mem;
     uint32_t rank, world;
+    uint32_t hub; /* the rank of the arbiter, which all others are connected to; SL_NOBODY: none is left */
     enum sl_control_phase phase;
     struct event_base *base;
     struct sl_wires wires;
@@ -117,6 +130,14 @@ struct sl_control {
     struct sluice_error gone;     /* the first that left or was lost; status OK: none */
     uint32_t gone_rank;
     uint64_t beat_ns, beat_at; /* UINT64_MAX: none */
+    uint8_t *fate;             /* by rank: SL_PEER_LEFT or SL_PEER_LOST once that is known here; | SL_FATE_TOLD */
+
+    /* control_takeover.c */
+    enum sl_takeover takeover;
+    struct sl_mail *held; /* parts of survivors' rounds that came during a takeover */
+    uint32_t lost_hub, candidate;
+    uint64_t takeover_at;            /* LEADING: begin with those who are here; JOINING: try the next one */
+    char hub_text[SL_NOTE_TEXT_MAX]; /* how lost_hub was lost */
 
     /* control_round.c */
     struct sl_waiting *waiting;
@@ -124,16 +145,23 @@ struct sl_control {
     uint32_t round_count;
 
     /* control_note.c */
-    struct sl_arbiter *arbiter; /* rank 0 */
+    struct sl_arbiter *arbiter; /* the hub's; NULL while it takes over */
     struct sl_ready ready[SL_READY_MAX];
     struct sl_writer scratch; /* SL_SCRATCH_MIN bytes from the start: notes and errors need no memory */
 };
+
+static inline _Bool sl_is_hub(const struct sl_control *control)
+{
+    return control->rank == control->hub;
+}
 
 /* --- control.c --- */
 /* open may return; with an error the phase moves on. Once. */
 void sl_control_decide(struct sl_control *control, const struct sluice_error *error);
 /* Gives every wire up; the thread ends when all are gone. */
 void sl_control_leave(struct sl_control *control);
+/* NULL: out of memory. */
+struct sl_arbiter *sl_control_arbiter(const struct sl_control *control, _Bool takeover);
 
 /* --- bootstrap.c --- */
 /* On the opening thread: addresses, token, listener. */
@@ -169,6 +197,14 @@ void sl_heartbeat_due(struct sl_control *control, uint64_t now);
 void sl_peers_send(struct sl_control *control, enum sl_frame type, const void *payload, size_t bytes);
 void sl_peers_send_blob(struct sl_control *control, enum sl_frame type, struct sl_blob *blob);
 
+/* --- control_takeover.c --- */
+/* The hub is gone: `text` says how. What follows is done by `due`. */
+void sl_takeover_want(struct sl_control *control, const char *text);
+/* The leader that this rank came to does not take it in. */
+void sl_takeover_refused(struct sl_control *control);
+uint64_t sl_takeover_timer(const struct sl_control *control);
+void sl_takeover_due(struct sl_control *control, uint64_t now);
+
 /* --- control_round.c --- */
 /* Takes `waiting` over, made by who gave the part: on_round must come even when memory is short. */
 void sl_round_give(struct sl_control *control, struct sl_waiting *waiting, uint64_t timeout_ns, const uint8_t *data,
@@ -186,7 +222,10 @@ void sl_round_drop(struct sl_control *control);
 /* --- control_note.c --- */
 void sl_note_tell(struct sl_control *control, const struct sl_note *note);
 void sl_note_on_frame(struct sl_control *control, uint32_t rank, const uint8_t *payload, size_t bytes);
+/* The hub: a rank is gone. */
 void sl_note_gone(struct sl_control *control, uint32_t rank, const char *text);
+/* Nobody is left who could say what it means that the rank is gone. */
+void sl_note_gone_alone(struct sl_control *control, uint32_t rank, const char *text);
 uint64_t sl_note_timer(const struct sl_control *control);
 void sl_note_due(struct sl_control *control, uint64_t now);
 /* The wire form; tests use it too. False: malformed. */

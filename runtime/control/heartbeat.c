@@ -12,7 +12,8 @@
 
 uint32_t sl_peer_rank(const struct sl_peer *peer)
 {
-    return (uint32_t)(peer - peer->control->peers);
+    const struct sl_control *control = peer->control;
+    return sl_is_hub(control) ? (uint32_t)(peer - control->peers) : control->hub;
 }
 
 void sl_peers_send(struct sl_control *control, enum sl_frame type, const void *payload, size_t bytes)
@@ -71,8 +72,14 @@ static void gone(struct sl_peer *peer, enum sl_peer_state state, const char *why
         SL_IGNORE(sl_error_set(&control->gone, SLUICE_PEER_LOST, "control", "%s", text));
         control->gone_rank = rank;
     }
+    control->fate[rank] |= (uint8_t)state;
     sl_round_gone(control, rank, state == SL_PEER_LOST);
-    sl_note_gone(control, rank, text);
+    if (sl_is_hub(control))
+        sl_note_gone(control, rank, text);
+    else if (state == SL_PEER_LEFT && control->hub == 0)
+        sl_note_gone_alone(control, rank, text); /* it had ended all runs */
+    else
+        sl_takeover_want(control, text);
 }
 
 static void broke_rules(struct sl_peer *peer, const char *what)
@@ -82,13 +89,15 @@ static void broke_rules(struct sl_peer *peer, const char *what)
 
 /* --- frames of peers --- */
 
-static void from_rank_0(struct sl_peer *peer, enum sl_frame type, const uint8_t *payload, size_t bytes)
+static void from_hub(struct sl_peer *peer, enum sl_frame type, const uint8_t *payload, size_t bytes)
 {
     struct sl_control *control = peer->control;
     if (type == SL_FRAME_WELCOME && control->phase == SL_CONTROL_JOINING)
         sl_bootstrap_on_welcome(control, payload, bytes);
     else if (type == SL_FRAME_REFUSE && control->phase == SL_CONTROL_JOINING)
         sl_bootstrap_on_refuse(control, payload, bytes);
+    else if (type == SL_FRAME_REFUSE && control->phase == SL_CONTROL_RUNNING && control->hub != 0)
+        sl_takeover_refused(control);
     else if (type == SL_FRAME_RESULT && control->phase == SL_CONTROL_RUNNING)
         sl_round_on_result(control, payload, bytes);
     else
@@ -106,8 +115,8 @@ static void on_frame(void *context, struct sl_wire *wire, enum sl_frame type, co
         gone(peer, SL_PEER_LEFT, "it closed its runtime");
     else if (type == SL_FRAME_NOTE)
         sl_note_on_frame(control, sl_peer_rank(peer), payload, bytes);
-    else if (control->rank != 0)
-        from_rank_0(peer, type, payload, bytes);
+    else if (!sl_is_hub(control))
+        from_hub(peer, type, payload, bytes);
     else if (type == SL_FRAME_PART && control->phase == SL_CONTROL_RUNNING)
         sl_round_on_part(control, sl_peer_rank(peer), payload, bytes);
     else

@@ -31,8 +31,9 @@ enum sl_note_kind {
     SL_NOTE_STOP_AT = 18, /* a: all ranks run to window a and stop there; b: the request; status, rank, text */
     SL_NOTE_OUTCOME = 19, /* a: enum sl_phase, status (OK: all voted OK), rank: the first that did not, text */
     SL_NOTE_RESUME = 20,
-    SL_NOTE_LOST =
-        21, /* no run: rank is gone; text says how it was noticed; a: rank of the arbiter + 1; 0: none left */
+    /* No run: rank is gone; text says how it was noticed; a: rank of the arbiter + 1, 0: none left; b: 1 when this rank
+     * was told before. */
+    SL_NOTE_LOST = 21,
     SL_NOTE_POISON = 22 /* no run: the communicator of `rank` is gone, so it is everybody's; status, text */
 };
 

@@ -119,7 +119,7 @@ static void act_note(struct sl_driver *driver, struct sl_order *order)
 {
     struct note_order *carried = (struct note_order *)order;
     const struct sl_note *note = &carried->note;
-    if (note->kind == SL_NOTE_LOST && note->status != SLUICE_CLOSED) {
+    if (note->kind == SL_NOTE_LOST && note->status != SLUICE_CLOSED && note->b == 0) {
         struct sluice_error error;
         SL_IGNORE(sl_error_set(&error, SLUICE_PEER_LOST, "control", "rank %u is gone: %s", note->rank, note->text));
         sl_notices_post(driver->config.notices, SLUICE_EVENT_PEER_LOST, NULL, note->rank, driver->now, &error);

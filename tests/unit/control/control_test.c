@@ -201,8 +201,8 @@ Test(control, works_in_a_world_of_one_without_sockets)
 
 /* --- losses --- */
 
-/* Rank 1 of 3 in a child process, which then waits to be killed. */
-static pid_t start_child(struct test_ranks *ranks, int *ready)
+/* A rank in a child process, which then waits to be killed. */
+static pid_t start_rank(struct test_ranks *ranks, uint32_t rank, int *ready)
 {
     int pipe_fds[2];
     cr_assert_eq(pipe(pipe_fds), 0);
@@ -211,7 +211,7 @@ static pid_t start_child(struct test_ranks *ranks, int *ready)
     if (child == 0) {
         struct sl_control *control = NULL;
         close(pipe_fds[0]);
-        char good = sl_control_open(&ranks->rank[1].config, &control) == SLUICE_OK;
+        char good = sl_control_open(&ranks->rank[rank].config, &control) == SLUICE_OK;
         if (write(pipe_fds[1], &good, 1) != 1)
             _exit(1);
         for (;;)
@@ -220,6 +220,11 @@ static pid_t start_child(struct test_ranks *ranks, int *ready)
     close(pipe_fds[1]);
     *ready = pipe_fds[0];
     return child;
+}
+
+static pid_t start_child(struct test_ranks *ranks, int *ready)
+{
+    return start_rank(ranks, 1, ready);
 }
 
 static void child_is_ready(int ready)
@@ -298,6 +303,143 @@ Test(control, tells_the_others_when_rank_0_is_killed)
     failed(ranks, 2, 1, SLUICE_PEER_LOST, "rank 0 was lost");
     give(ranks, 2, 2, "c", LONG);
     failed(ranks, 2, 2, SLUICE_PEER_LOST, "rank 0 was lost");
+    test_ranks_end(ranks);
+}
+
+/* --- another rank in the place of rank 0 --- */
+
+/* Ranks [0, children) in processes of their own, the others here. */
+static struct test_ranks *opened_with_children(uint32_t world, uint32_t children, uint64_t heartbeat_ns, pid_t *pids)
+{
+    struct test_ranks *ranks = test_ranks_new(world, LONG);
+    int ready[TEST_RANKS_MAX];
+    for (uint32_t i = 0; i < world; i++)
+        ranks->rank[i].config.heartbeat_ns = heartbeat_ns;
+    for (uint32_t i = 0; i < children; i++)
+        pids[i] = start_rank(ranks, i, &ready[i]);
+    test_ranks_open(ranks, ((1u << world) - 1) & ~((1u << children) - 1));
+    for (uint32_t i = 0; i < children; i++)
+        child_is_ready(ready[i]);
+    return ranks;
+}
+
+/* Every rank of [first, world) hears that `lost` is gone and that the arbiter is on rank `host`. */
+static void all_hear(struct test_ranks *ranks, uint32_t first, uint32_t lost, uint32_t host)
+{
+    for (uint32_t i = first; i < ranks->world; i++) {
+        struct sl_note note;
+        do /* an earlier arbiter may have said it too */
+            cr_assert(test_wait_lost(&ranks->rank[i], lost, &note), "rank %u", i);
+        while (note.a != host + 1);
+        cr_assert_eq(note.status, SLUICE_PEER_LOST);
+    }
+}
+
+/* All stand with a version staged whole for whose decision they voted; one has seen the decision. */
+static void stand(struct test_ranks *ranks, uint32_t first, uint32_t saw)
+{
+    enum { VOTED = 1 << SL_PHASE_STAGED | 1 << SL_PHASE_DECIDE };
+    for (uint32_t i = first; i < ranks->world; i++) {
+        struct sl_note note = {.kind = SL_NOTE_STANDING, .key = 5, .a = 4, .c = VOTED, .f = 5};
+        note.d = i == saw ? VOTED : 1 << SL_PHASE_STAGED;
+        cr_assert_eq(sl_control_tell(ranks->rank[i].control, &note), SLUICE_OK);
+        tell(ranks, i, SL_NOTE_STANDING, 0, 0, 0);
+    }
+}
+
+static void all_have_outcome(struct test_ranks *ranks, uint32_t first, sluice_status status)
+{
+    for (uint32_t i = first; i < ranks->world; i++) {
+        struct sl_note note;
+        cr_assert(test_wait_note(&ranks->rank[i], SL_NOTE_OUTCOME, 5, &note), "rank %u", i);
+        cr_assert_eq(note.status, status, "rank %u: %s", i, note.text);
+    }
+}
+
+Test(control, lets_the_lowest_survivor_end_runs_when_rank_0_is_killed)
+{
+    pid_t pids[1];
+    struct test_ranks *ranks = opened_with_children(4, 1, 60 * SLUICE_SECOND, pids);
+    give(ranks, 2, 1, "c", LONG);
+    end_child(pids[0]);
+    all_hear(ranks, 1, 0, 1);
+    failed(ranks, 2, 1, SLUICE_PEER_LOST, "rank 0 was lost");
+    stand(ranks, 1, 3);
+    all_have_outcome(ranks, 1, SLUICE_OK); /* the decision that rank 3 saw holds for all */
+    give(ranks, 3, 2, "c", LONG);          /* a round needs every rank */
+    failed(ranks, 3, 1, SLUICE_PEER_LOST, "rank 0 was lost");
+    test_ranks_end(ranks);
+}
+
+Test(control, lets_the_lowest_survivor_end_runs_when_rank_0_is_silent)
+{
+    pid_t pids[1];
+    struct test_ranks *ranks = opened_with_children(3, 1, 200 * SLUICE_MILLISECOND, pids);
+    kill(pids[0], SIGSTOP);
+    all_hear(ranks, 1, 0, 1);
+    stand(ranks, 1, UINT32_MAX);
+    all_have_outcome(ranks, 1, SLUICE_PEER_LOST); /* nobody saw a decision */
+    end_child(pids[0]);
+    test_ranks_end(ranks);
+}
+
+Test(control, goes_on_to_the_next_survivor_when_the_successor_is_killed_too)
+{
+    pid_t pids[2];
+    struct test_ranks *ranks = opened_with_children(5, 2, 60 * SLUICE_SECOND, pids);
+    end_child(pids[0]);
+    all_hear(ranks, 2, 0, 1);
+    end_child(pids[1]);
+    all_hear(ranks, 2, 1, 2);
+    stand(ranks, 2, 4);
+    all_have_outcome(ranks, 2, SLUICE_OK);
+    test_ranks_end(ranks);
+}
+
+Test(control, passes_over_a_successor_that_was_killed_together_with_rank_0)
+{
+    pid_t pids[2];
+    struct test_ranks *ranks = opened_with_children(5, 2, 60 * SLUICE_SECOND, pids);
+    end_child(pids[1]);
+    end_child(pids[0]);
+    all_hear(ranks, 2, 1, 2); /* the last of the losses that it says */
+    test_ranks_end(ranks);
+}
+
+Test(control, leaves_every_rank_alone_without_a_majority)
+{
+    pid_t pids[2];
+    struct test_ranks *ranks = opened_with_children(4, 2, 200 * SLUICE_MILLISECOND, pids);
+    end_child(pids[1]);
+    end_child(pids[0]);
+    for (uint32_t i = 2; i < 4; i++) {
+        struct sl_note note;
+        do
+            cr_assert(test_wait_lost(&ranks->rank[i], 1, &note), "rank %u", i);
+        while (note.a != 0);
+        cr_assert_eq(sl_control_round(ranks->rank[i].control, SL_ROUND_SURVIVORS, 1, "a", 1, LONG), SLUICE_OK);
+        failed(ranks, i, 1, SLUICE_PEER_LOST, "no majority of the 4 ranks is left");
+    }
+    test_ranks_end(ranks);
+}
+
+Test(control, ends_rounds_of_survivors_without_the_part_of_a_rank_that_is_gone)
+{
+    pid_t pids[1];
+    struct test_ranks *ranks = opened_with_children(4, 1, 60 * SLUICE_SECOND, pids);
+    static const char *const texts[] = {"a", "b", "c", "d"};
+    end_child(pids[0]);
+    all_hear(ranks, 1, 0, 1);
+    for (uint32_t round = 1; round <= 2; round++) {
+        for (uint32_t i = 1; i < 4; i++)
+            cr_assert_eq(sl_control_round(ranks->rank[i].control, SL_ROUND_SURVIVORS, 9, texts[i], 1, LONG), SLUICE_OK);
+        for (uint32_t i = 1; i < 4; i++) {
+            cr_assert(test_wait_rounds(&ranks->rank[i], round));
+            cr_assert_eq(ranks->rank[i].round_status, SLUICE_OK, "%s", ranks->rank[i].round_error.text);
+            cr_assert_eq(ranks->rank[i].round_bytes, 3);
+            cr_assert_eq(memcmp(ranks->rank[i].round_data, "bcd", 3), 0);
+        }
+    }
     test_ranks_end(ranks);
 }
 
