@@ -153,6 +153,11 @@ struct sluice_seal_options {
     uint32_t slots;         /* rotating staging slots, 2..8; default 3 */
     uint32_t force;         /* 1: run policy SINGLE even where the model says it hangs */
     uint32_t reserved;
+    /*
+     * BALANCED: most bytes a rank copies within itself per window; 0: no limit, so copies alone are one window, and a
+     * pace or a pause finds no boundary in them. Not compared.
+     */
+    uint64_t local_window_bytes;
 };
 #define SLUICE_SEAL_OPTIONS_INIT                                                                                       \
     {                                                                                                                  \

@@ -36,8 +36,9 @@ static void note_failure(struct sl_seal *seal)
 
 static void propose(struct sl_seal *seal, uint32_t at_least)
 {
+    at_least = seal->terms.windows > at_least ? seal->terms.windows : at_least;
     if (seal->terms.policy != SLUICE_POLICY_BALANCED) {
-        seal->windows = seal->terms.windows > at_least ? seal->terms.windows : at_least;
+        seal->windows = at_least;
         return;
     }
     if (sl_propose_windows(seal->half, seal->terms.window_bytes, seal->blocks, seal->block_of_stream, at_least,

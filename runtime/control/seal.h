@@ -33,7 +33,7 @@ struct sl_seal_terms {
     /* This rank's own. */
     _Bool want_packed;              /* direct_min must become 0, or a group here would break its rule */
     uint64_t shadow_bytes;          /* memory for shadow landing; 0: none */
-    uint32_t windows;               /* policies other than BALANCED: N of sl_assign_windows */
+    uint32_t windows;               /* BALANCED: the fewest wanted here, or 0; others: N of sl_assign_windows */
     const uint32_t *window_of_task; /* the same call's; NULL for BALANCED; outlives the seal */
 };
 

@@ -71,12 +71,25 @@ static struct sl_sealed *new_sealed(struct sluice_plan *plan, struct sluice_runt
     return sealed;
 }
 
+/* The fewest windows that this rank's copies within itself want. */
+static sluice_status count_local_windows(const struct sl_sealed *sealed, uint64_t most, uint32_t *ret)
+{
+    uint64_t units = sealed->half.local.units, share = most / SLUICE_UNIT;
+    if (most == 0)
+        return SLUICE_OK;
+    if (share == 0 || units / share >= SLUICE_WINDOWS_MAX)
+        return sl_fail(SLUICE_LIMIT, "seal", "local_window_bytes %llu would cut %llu bytes into more than %u windows",
+                       (unsigned long long)most, (unsigned long long)units * SLUICE_UNIT, SLUICE_WINDOWS_MAX);
+    *ret = (uint32_t)(units / share + (units % share != 0));
+    return SLUICE_OK;
+}
+
 static sluice_status assign_windows(struct sl_sealed *sealed, const struct sluice_seal_options *options,
                                     struct sl_seal_terms *terms)
 {
     struct sl_sealing *sealing = sealed->sealing;
     if (terms->policy == SLUICE_POLICY_BALANCED)
-        return SLUICE_OK;
+        return count_local_windows(sealed, options->local_window_bytes, &terms->windows);
     sluice_status status = sl_assign_windows(&sealed->plan->store, terms->policy, options->window_bytes, sealing->mem,
                                              &sealing->window_of_task, &terms->windows);
     terms->window_of_task = sealing->window_of_task;

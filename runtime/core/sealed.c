@@ -118,7 +118,7 @@ static uint64_t peak_bytes(const struct sl_schedule *schedule)
     for (uint32_t w = 0; w < schedule->rule.windows; w++) {
         const struct sl_window *window = &schedule->windows[w];
         uint64_t busier = window->send_bytes > window->recv_bytes ? window->send_bytes : window->recv_bytes;
-        peak = busier > peak ? busier : peak;
+        peak = busier + window->local_bytes > peak ? busier + window->local_bytes : peak;
     }
     return peak;
 }

@@ -112,7 +112,7 @@ struct sl_sealed {
     uint8_t *slot_send[SL_SLOTS_MAX];
     uint8_t *slot_recv[SL_SLOTS_MAX];
     uint64_t staging_bytes; /* counted in the driver's total */
-    uint64_t peak_bytes;    /* most that a window moves, the busier direction */
+    uint64_t peak_bytes;    /* most that a window moves: the busier direction and local copies */
     uint8_t *shadow;
     uint64_t shadow_bytes;
     uint64_t *shadow_base; /* staged + 1 offsets */

@@ -35,7 +35,7 @@ static sluice_runtime *open_threadless(void)
     return runtime;
 }
 
-static sluice_plan *seal_one(sluice_runtime *runtime)
+static sluice_plan *seal_with(sluice_runtime *runtime, const struct sluice_seal_options *options, uint32_t windows)
 {
     struct sluice_region whole = {.row_bytes = 64, .rows = 1, .pitch = 64};
     sluice_plan *plan = NULL;
@@ -44,11 +44,16 @@ static sluice_plan *seal_one(sluice_runtime *runtime)
     cr_assert_eq(sluice_plan_add_recv(plan, 0, 0, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
     cr_assert_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, source, 64), SLUICE_OK);
     cr_assert_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_DESTINATION, destination, 64), SLUICE_OK);
-    cr_assert_eq(sluice_plan_seal(plan, runtime, NULL), SLUICE_OK);
+    cr_assert_eq(sluice_plan_seal(plan, runtime, options), SLUICE_OK, "%s", sluice_last_error()->text);
     cr_assert_eq(sluice_plan_windows(plan), 0u, "nothing happens without a step");
     sl_runtime_step(runtime, virtual_now);
-    cr_assert_eq(sluice_plan_windows(plan), 1u);
+    cr_assert_eq(sluice_plan_windows(plan), windows);
     return plan;
+}
+
+static sluice_plan *seal_one(sluice_runtime *runtime)
+{
+    return seal_with(runtime, NULL, 1);
 }
 
 Test(threadless, runs_in_steps_of_virtual_time_and_names_the_next_one)
@@ -106,5 +111,32 @@ Test(threadless, ends_a_gate_deadline_at_its_virtual_time)
     sluice_plan_destroy(plan);
     sluice_runtime_close(runtime);
     sl_runtime_step(runtime, virtual_now);
+    sluice_runtime_destroy(runtime);
+}
+
+Test(threadless, copies_within_a_rank_keep_the_pace_in_windows_of_the_size_that_was_sealed)
+{
+    sluice_runtime *runtime = open_threadless();
+    struct sluice_seal_options seal = SLUICE_SEAL_OPTIONS_INIT;
+    seal.local_window_bytes = 16;
+    sluice_plan *plan = seal_with(runtime, &seal, 4);
+    sluice_transfer *transfer = NULL;
+    struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
+    options.pace_bytes_per_second = 1600;
+    memset(source, 7, sizeof source);
+    memset(destination, 0, sizeof destination);
+    cr_assert_eq(sluice_submit(plan, &options, &transfer), SLUICE_OK);
+    uint64_t begin = virtual_now;
+    for (uint32_t done = 1; done <= 4; done++) {
+        virtual_now = sl_runtime_step(runtime, virtual_now);
+        cr_expect_eq(destination[16 * done - 1], 7, "window %u", done - 1);
+        cr_expect(done == 4 || destination[16 * done] == 0, "window %u came too early", done);
+        if (done < 4)
+            cr_expect_eq(virtual_now, begin + done * 10 * SLUICE_MILLISECOND);
+    }
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close(runtime);
+    sl_runtime_step(runtime, begin + SLUICE_SECOND);
     sluice_runtime_destroy(runtime);
 }
