@@ -121,6 +121,15 @@ Test(run, reports_in_json)
     command_drop(&result);
 }
 
+Test(run, verifies_the_first_and_the_last_refit_when_only_the_ends_are_asked_for)
+{
+    RUN(SMALL, "--repeat", "5", "--verify", "ends");
+    cr_assert_eq(result.status, 0, "%s", result.err);
+    cr_assert_not_null(strstr(result.out, "5 refits: 9.2 kB verified, 0 wrong"), "%s", result.out);
+    cr_assert_eq(command_lines(result.err), 5, "a line per refit: %s", result.err);
+    command_drop(&result);
+}
+
 Test(run, moves_with_every_policy_and_landing)
 {
     static const char *const policies[] = {"balanced", "ordered", "lockstep", "windows", "single"};

@@ -28,6 +28,7 @@ enum {
     BACKEND,
     POLICY,
     REPEAT,
+    VERIFY,
     WINDOW_BYTES,
     DIRECT_MIN,
     SLOTS,
@@ -53,6 +54,8 @@ static const struct tool_option options[] = {
     {"backend", "NAME", "host or cuda (default cuda where usable)", BACKEND},
     {"policy", "P", "balanced (default), ordered, lockstep, windows or single", POLICY},
     {"repeat", "N", "refit N times with the sealed plan and changed weights (default 1)", REPEAT},
+    {"verify", "WHICH", "refits to verify: all (default), or ends: the first and the last, to measure those between",
+     VERIFY},
     {"window-bytes", "SIZE", "most bytes a rank moves each way per window (default 256M)", WINDOW_BYTES},
     {"direct-min", "SIZE", "pieces at least this large are messages of their own", DIRECT_MIN},
     {"slots", "S", "staging slots in rotation, 2 to 8 (default 3)", SLOTS},
@@ -94,6 +97,14 @@ static _Bool read_policy(struct tool_args *args, struct run_options *opt)
     return choice >= 0;
 }
 
+static _Bool read_verify(struct tool_args *args, struct run_options *opt)
+{
+    static const char *const names[] = {"all", "ends", NULL};
+    int choice = tool_choice(args, names);
+    opt->verify_ends = choice == 1;
+    return choice >= 0;
+}
+
 /* Options with a number. */
 static _Bool read_number(struct tool_args *args, int option, struct run_options *opt)
 {
@@ -102,6 +113,8 @@ static _Bool read_number(struct tool_args *args, int option, struct run_options 
         return read_policy(args, opt);
     case LANDING:
         return read_landing(args, opt);
+    case VERIFY:
+        return read_verify(args, opt);
     case REPEAT:
         return tool_u32(args, 1, RUN_REFITS_MAX, &opt->repeat);
     case WINDOW_BYTES:

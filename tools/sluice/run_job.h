@@ -20,7 +20,8 @@ struct run_options {
     uint32_t landing; /* enum sluice_landing */
     uint32_t repeat, ranks_per_gpu;
     _Bool json;
-    _Bool allow_torn; /* less shadow memory than the version needs was asked for */
+    _Bool verify_ends; /* only the first and the last refit have content of their own and are verified */
+    _Bool allow_torn;  /* less shadow memory than the version needs was asked for */
 };
 
 struct run_job {
@@ -36,6 +37,12 @@ struct run_job {
     _Bool quiet;                    /* no progress and no report: the caller reads the board */
     _Bool log;                      /* SLUICE_LOG was set: show the library's lines */
 };
+
+/* Whether a refit, counted from 0, is verified. */
+static inline _Bool run_verifies(const struct run_options *options, uint32_t refit)
+{
+    return !options->verify_ends || refit == 0 || refit + 1 == options->repeat;
+}
 
 /* Does everything that one rank does; the outcome is in its seat. Returns the exit status. */
 int run_rank(struct run_job *job, uint32_t number);

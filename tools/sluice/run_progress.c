@@ -67,9 +67,10 @@ void run_progress_show(struct run_progress *progress, const struct run_job *job,
     for (; !progress->terminal && progress->shown < sums.verified; progress->shown++) {
         double seconds = run_seconds(job->board, progress->shown);
         char bytes[32];
-        fprintf(stderr, "refit %u of %u: %s in %.4f s, %.2f GB/s, verified\n", progress->shown + 1, job->board->refits,
+        fprintf(stderr, "refit %u of %u: %s in %.4f s, %.2f GB/s%s\n", progress->shown + 1, job->board->refits,
                 sl_format_bytes(job->bytes, bytes, sizeof bytes), seconds,
-                seconds > 0 ? (double)job->bytes / seconds / 1e9 : 0.0);
+                seconds > 0 ? (double)job->bytes / seconds / 1e9 : 0.0,
+                run_verifies(job->options, progress->shown) ? ", verified" : "");
     }
     if (progress->terminal)
         draw(progress, job, &sums, now_ns);

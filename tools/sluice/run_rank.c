@@ -2,7 +2,7 @@
  * One rank of `sluice run`: opens a runtime, seals, and refits as often as asked.
  *
  * Invariants: sources are filled and destinations poisoned before each submit, and every destination byte
- * is verified after it; waiting is done in short slices, so that a stop is seen within one; whatever happens,
+ * is verified after it, but for the refits that --verify ends leaves out; waiting is done in short slices, so that a stop is seen within one; whatever happens,
  * the seat says how this rank ended.
  */
 #include <time.h>
@@ -249,8 +249,9 @@ static sluice_status refit(struct rank *rank, uint32_t number)
     options.timeout_ns = opt->timeout_ns;
     options.pace_bytes_per_second = opt->pace;
     options.allow_torn = opt->allow_torn;
-    sluice_status status = prepare(rank, version);
-    if (status == SLUICE_OK)
+    _Bool verified = run_verifies(opt, number);
+    sluice_status status = verified ? prepare(rank, version) : SLUICE_OK;
+    if (status == SLUICE_OK && verified)
         status = run_device_upload(&rank->device, &rank->buffers);
     if (status != SLUICE_OK)
         return status;
@@ -267,9 +268,9 @@ static sluice_status refit(struct rank *rank, uint32_t number)
     rank->seat->scheduler_ns += spent_by(scheduler) - before;
     rank->seat->process_ns = spent_by(CLOCK_PROCESS_CPUTIME_ID) - process;
     sluice_transfer_destroy(transfer);
-    if (status == SLUICE_OK)
+    if (status == SLUICE_OK && verified)
         status = run_device_download(&rank->device, &rank->buffers);
-    if (status == SLUICE_OK)
+    if (status == SLUICE_OK && verified)
         status = verify(rank, version);
     if (status == SLUICE_OK)
         atomic_store(&rank->seat->done, number + 1);
