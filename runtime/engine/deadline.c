@@ -7,6 +7,7 @@
  *   Both leave the communicator whole.
  * - Stall: nothing completed for that long though something is launched; waiting at gates or for grants
  *   is none. It also bounds how long the arbiter may leave a cancel or a failure unanswered.
+ * - Reason: from a peer's leaving a group until the arbiter's word for it.
  * A deadline that has fired changes the state so that it is not due again.
  */
 #include <stdio.h>
@@ -38,6 +39,11 @@ static uint64_t stall_deadline(const struct sl_engine *engine, const struct run 
     if (run->nodes == 0 || engine->abort != ABORT_NONE)
         return UINT64_MAX;
     return sl_later(run->alive_ns, run->config.stall_timeout_ns);
+}
+
+static uint64_t reason_deadline(const struct sl_engine *engine, const struct run *run)
+{
+    return run->deserted && sl_run_live(run) ? engine->desertion_by_ns : UINT64_MAX;
 }
 
 /* A commit that needs nobody may take its time, whoever was asked for what before. */
@@ -88,6 +94,9 @@ static void check_hard(struct sl_engine *engine, struct run *run)
         say(engine, run, &cause, run->failing ? run->error.status : SLUICE_TIMEOUT, "the arbiter did not answer", asked,
             run->config.stall_timeout_ns);
         sl_fail_hard(engine, run, &cause);
+    } else if (engine->now >= reason_deadline(engine, run)) {
+        cause = engine->desertion;
+        sl_fail_hard(engine, run, &cause);
     }
 }
 
@@ -126,6 +135,7 @@ uint64_t sl_run_timer(const struct sl_engine *engine, const struct run *run)
     uint64_t soonest = least(gate_deadline(run), whole_deadline(run));
     soonest = least(soonest, stall_deadline(engine, run));
     soonest = least(soonest, answer_deadline(run));
+    soonest = least(soonest, reason_deadline(engine, run));
     soonest = least(soonest, pace_time(run));
     return least(soonest, tell_time(run));
 }

@@ -230,6 +230,7 @@ void sl_engine_event(struct sl_engine *engine, const struct sl_engine_event *eve
         on_broken(engine, event->error);
         break;
     }
+    sl_engine_desert(engine);
 }
 
 uint32_t sl_engine_in_flight(const struct sl_engine *engine)

@@ -95,7 +95,10 @@ static void add_state(struct text *text, const struct run *run)
     switch (run->state) {
     case RUN_WINDOWS:
     case RUN_REST:
-        if (run->launched == sl_run_goal(run) && run->running == 0)
+        if (run->deserted)
+            add(text, "a peer left a group of window %u of %u or later, waits to hear why", run->done,
+                run->config.windows);
+        else if (run->launched == sl_run_goal(run) && run->running == 0)
             add(text, "all windows are done here");
         else
             add_window(text, run);

@@ -11,7 +11,8 @@
 
 #include "runtime/engine/run.h"
 
-#define BIT(state) (1u << (state))
+#define BIT(state)   (1u << (state))
+#define DESERTION_NS (10 * SLUICE_SECOND) /* twice what the loss of a silent rank takes to be noticed */
 
 /* The table of run.h: from a state to these. */
 static const uint32_t legal[RUN_STATES] = {
@@ -175,6 +176,8 @@ void sl_run_end(struct sl_engine *engine, struct run *run, enum sluice_event_kin
         compose(run, cause, &error);
     if (end == SLUICE_EVENT_FAILED && run->decided && error.status != SLUICE_UNDECIDED)
         error.status = SLUICE_TORN;
+    if (run->deserted && cause)
+        engine->desertion = *cause;
     sl_run_account(run, engine->now);
     sl_run_enter(run, RUN_ENDED);
     run->error = error;
@@ -271,6 +274,27 @@ void sl_engine_break(struct sl_engine *engine, const struct sluice_error *cause)
         if (needs_communicator(run))
             sl_fail_hard(engine, run, cause);
     }
+}
+
+void sl_run_desert(struct sl_engine *engine, struct run *run, const struct sluice_error *cause)
+{
+    run->deserted = 1;
+    if (engine->desertion.status)
+        return;
+    engine->desertion = *cause;
+    engine->desertion_by_ns = sl_later(engine->now, DESERTION_NS);
+}
+
+void sl_engine_desert(struct sl_engine *engine)
+{
+    if (!engine->desertion.status)
+        return;
+    for (uint32_t i = 0; i < engine->used; i++)
+        if (engine->runs[i].deserted && sl_run_live(&engine->runs[i]))
+            return;
+    const struct sluice_error cause = engine->desertion;
+    engine->desertion.status = SLUICE_OK;
+    sl_engine_break(engine, &cause);
 }
 
 /* Whatever was in flight is not any more; false: the run had nothing in flight. */

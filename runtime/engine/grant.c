@@ -59,7 +59,7 @@ static struct run *turn(struct sl_engine *engine)
 
 static _Bool may_launch(const struct sl_engine *engine, const struct run *run)
 {
-    if (run->frozen || run->launched >= sl_run_ready(run))
+    if (run->frozen || run->launched >= sl_run_ready(run) || engine->desertion.status)
         return 0;
     return run->launched - run->done < run->config.slots && engine->running < run->config.slots;
 }
@@ -185,6 +185,20 @@ static _Bool take_node(struct sl_engine *engine, struct run *run, uint32_t windo
     return 1;
 }
 
+/*
+ * A failure that follows from another one: a peer left the group, or an earlier group failed whose completion has
+ * not come yet, or this is what came behind such a group. And there is somebody who knows the reason.
+ */
+static _Bool is_deserted(const struct sl_engine *engine, const struct run *run, const struct sl_engine_event *event)
+{
+    if (!sl_run_live(run) || run->config.world_of_one || engine->orphan || engine->abort != ABORT_NONE)
+        return 0;
+    const sluice_status status = event->error->status;
+    if (event->node != SL_NODE_GROUP)
+        return run->deserted;
+    return status == SLUICE_PEER_FAILED || status == SLUICE_ABORTED;
+}
+
 static void node_failed(struct sl_engine *engine, struct run *run, const struct sl_engine_event *event)
 {
     static const char *const names[] = {"", "pack", "group", "unpack", "local copy", "commit", "verification"};
@@ -197,6 +211,10 @@ static void node_failed(struct sl_engine *engine, struct run *run, const struct 
                      event->index, run->config.windows, names[event->node], event->error->text);
     cause.domain = event->error->domain;
     cause.native = event->error->native;
+    if (is_deserted(engine, run, event)) {
+        sl_run_desert(engine, run, &cause);
+        return;
+    }
     sl_fail_hard(engine, run, &cause);
     if (event->node == SL_NODE_GROUP)
         sl_engine_break(engine, &cause);
@@ -214,7 +232,7 @@ void sl_run_done(struct sl_engine *engine, struct run *run, const struct sl_engi
         node_failed(engine, run, event);
     else if (run->state == RUN_COMMIT)
         sl_run_committed(engine, run);
-    else if (sl_run_live(run))
+    else if (sl_run_live(run) && !run->deserted) /* the failed window never is done */
         pass_done(run);
     sl_run_advance(engine, run);
     if (engine->over.status == SLUICE_POISONED)

@@ -22,7 +22,9 @@
  *
  * Beside the state: `frozen` (the arbiter asked how far we are, launch nothing), `paused`, `halt` (run to
  * `halt_at`, then end). A failure that leaves the communicator whole asks the arbiter (sl_fail_soft); one
- * that does not ends the run here at once and tells (sl_fail_hard).
+ * that does not ends the run here at once and tells (sl_fail_hard). A group that failed because a peer left it
+ * (`deserted`) is the consequence of something that the arbiter hears from others: its word is awaited for a
+ * while, so that every rank names the cause and not its neighbour.
  */
 #ifndef SL_ENGINE_RUN_H
 #define SL_ENGINE_RUN_H
@@ -98,6 +100,7 @@ struct run {
     struct sluice_error error; /* of a soft failure that was asked for, then of the end */
     struct sluice_error cause; /* of a hard failure, as it is told */
     _Bool failing;             /* asked for a soft failure */
+    _Bool deserted;            /* a peer left a group of it; the arbiter will say why */
     _Bool told_released;
     _Bool all_released; /* so the arbiter said */
     _Bool released;     /* the buffers are free: RELEASED and RELEASE follow */
@@ -125,6 +128,8 @@ struct sl_engine {
     enum abort_state abort;
     struct sluice_error over; /* status != OK: no run may start any more */
     struct sluice_error abort_cause;
+    struct sluice_error desertion; /* status != OK: a peer left a group; then why, once that is known */
+    uint64_t desertion_by_ns;      /* by when the reason must be known */
     _Bool poisoned, emit_poison, tell_broken, told_broken;
     uint32_t arbiter;     /* its rank */
     _Bool tell_standings; /* that the last standing was told */
@@ -186,6 +191,10 @@ void sl_fail_hard(struct sl_engine *engine, struct run *run, const struct sluice
 void sl_fail_told(struct sl_engine *engine, struct run *run, const struct sluice_error *cause);
 /* No completion for too long: as sl_fail_hard, and aborts copies too. */
 void sl_run_stalled(struct sl_engine *engine, struct run *run, const struct sluice_error *cause);
+/* A group of the run failed because a peer left it: waits for the reason. */
+void sl_run_desert(struct sl_engine *engine, struct run *run, const struct sluice_error *cause);
+/* After every event: a communicator that a peer left is given up once no run waits for the reason. */
+void sl_engine_desert(struct sl_engine *engine);
 /* The communicator is gone: every run that needs it fails, no other may start. */
 void sl_engine_break(struct sl_engine *engine, const struct sluice_error *cause);
 /* No run may start any more; says POISON once nothing is on the communicator. */

@@ -106,6 +106,13 @@ const char *bench_failed(struct bench *bench, uint32_t run, uint32_t window, enu
     return done(bench, (struct sl_engine_event){.run = run, .index = window, .node = node, .error = &error});
 }
 
+const char *bench_deserted(struct bench *bench, uint32_t run, uint32_t window)
+{
+    struct sluice_error error;
+    sl_error_set(&error, SLUICE_PEER_FAILED, "host", "rank 3 left a group with rank 2: aborted");
+    return done(bench, (struct sl_engine_event){.run = run, .index = window, .node = SL_NODE_GROUP, .error = &error});
+}
+
 const char *bench_request(struct bench *bench, uint32_t run, enum sl_request request, uint64_t value)
 {
     struct sluice_error error;

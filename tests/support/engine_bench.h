@@ -27,6 +27,8 @@ const char *bench_stop(struct bench *bench, uint32_t run, uint64_t window, enum 
 const char *bench_lost(struct bench *bench, uint32_t rank);
 const char *bench_done(struct bench *bench, uint32_t run, uint32_t window, enum sl_node node);
 const char *bench_failed(struct bench *bench, uint32_t run, uint32_t window, enum sl_node node);
+/* The group of a window ended because a peer left it. */
+const char *bench_deserted(struct bench *bench, uint32_t run, uint32_t window);
 const char *bench_request(struct bench *bench, uint32_t run, enum sl_request request, uint64_t value);
 const char *bench_aborted(struct bench *bench, _Bool failed);
 const char *bench_broken(struct bench *bench);

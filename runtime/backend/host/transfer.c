@@ -85,10 +85,10 @@ static sluice_status step_all(struct sluice_group *group, struct sl_host_step *s
 
 static sluice_status peer_gone(struct sl_host_link *link)
 {
-    if (atomic_load(&link->lost))
+    sluice_status why = (sluice_status) - (int32_t)atomic_load(&sl_host_page(&link->page)->down);
+    if (why == SLUICE_OK) /* one that failed first and went then is no loss */
         return sl_fail(SLUICE_PEER_LOST, SL_HOST_WHERE, "rank %u is gone: rank %u waited for it in a group", link->peer,
                        link->group->rank);
-    sluice_status why = (sluice_status) - (int32_t)atomic_load(&sl_host_page(&link->page)->down);
     return sl_fail(SLUICE_PEER_FAILED, SL_HOST_WHERE, "rank %u left a group with rank %u: %s", link->peer,
                    link->group->rank, sluice_status_words(why));
 }

@@ -104,6 +104,55 @@ Test(engine_failure, a_failed_node_names_its_window_and_what_was_moved)
     cr_assert(strstr(sluice_last_error()->text, "recreate the runtime"));
 }
 
+Test(engine_failure, a_peer_that_left_a_group_is_not_blamed_when_the_arbiter_knows_the_cause)
+{
+    start(10, 4, 1);
+    cr_assert_str_eq(bench_deserted(&bench, 0, 1), "");
+    cr_assert_str_eq(bench_done(&bench, 0, 2, SL_NODE_GROUP), "", "no window is launched on what is broken");
+    cr_assert_str_eq(
+        bench_explain(&bench, 0),
+        "rank 2, plan 1 run 1, 0.000 s: a peer left a group of window 1 of 10 or later, waits to hear why");
+    cr_assert_str_eq(bench_outcome(&bench, 0, SL_PHASE_FINAL, SLUICE_PEER_LOST), "FAILED PEER_LOST; BROKEN; abort");
+    cr_assert_str_eq(words_error.text, "rank 1: a reason; windows 0 done, 1-3 unknown, 4-9 untouched");
+    cr_assert_str_eq(bench_aborted(&bench, 0), "VOTE RELEASED; RELEASED; release; poison");
+}
+
+Test(engine_failure, a_peer_that_left_the_last_group_poisons_without_an_abort)
+{
+    start(2, 2, 1);
+    cr_assert_str_eq(bench_deserted(&bench, 0, 1), "");
+    cr_assert_str_eq(bench_outcome(&bench, 0, SL_PHASE_FINAL, SLUICE_DEVICE),
+                     "FAILED PEER_FAILED; VOTE RELEASED; RELEASED; release; BROKEN; poison");
+}
+
+Test(engine_failure, a_peer_that_left_a_group_is_blamed_when_nobody_gives_a_reason_in_time)
+{
+    start(2, 2, 1);
+    cr_assert_str_eq(bench_deserted(&bench, 0, 1), "");
+    cr_assert_eq(sl_engine_timer(bench.engine), bench.now + 10 * SLUICE_SECOND);
+    cr_assert_str_eq(bench_time(&bench, 10 * SLUICE_SECOND - 1), "");
+    cr_assert_str_eq(bench_time(&bench, 1), "VOTE FINAL PEER_FAILED; FAILED PEER_FAILED; VOTE RELEASED; RELEASED; "
+                                            "release; BROKEN; poison");
+    cr_assert_str_eq(words_error.text, "rank 2: window 1 of 2: group failed: rank 3 left a group with rank 2: aborted");
+}
+
+Test(engine_failure, a_loss_that_this_rank_saw_itself_is_told_at_once_whatever_followed_from_it_before)
+{
+    start(4, 3, 0);
+    cr_assert_str_eq(bench_deserted(&bench, 0, 1), "");
+    cr_assert_str_eq(bench_failed(&bench, 0, 0, SL_NODE_GROUP), "VOTE FINAL DEVICE; FAILED DEVICE; BROKEN; abort");
+    cr_assert_str_eq(words_error.text,
+                     "rank 2: window 0 of 4: group failed: illegal address; windows 0-2 unknown, 3 untouched");
+}
+
+Test(engine_failure, a_peer_that_left_a_group_with_the_arbiter_s_rank_lost_is_not_blamed)
+{
+    start(3, 3, 1);
+    cr_assert_str_eq(bench_deserted(&bench, 0, 1), "");
+    cr_assert_str_eq(bench_lost(&bench, 0), "VOTE FINAL PEER_LOST; FAILED PEER_LOST; BROKEN; abort");
+    cr_assert_str_eq(words_error.text, "a rank is gone; windows 0 done, 1-2 unknown");
+}
+
 Test(engine_failure, a_failed_gate_before_the_first_window_moved_nothing)
 {
     struct sl_run_gate gates[] = {{.first_window = 0, .name = "source of parameter 'w'"}};
