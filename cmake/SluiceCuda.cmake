@@ -43,3 +43,9 @@ set_target_properties(sluice_cuda PROPERTIES CUDA_VISIBILITY_PRESET hidden CUDA_
 target_link_libraries(sluice_cuda PRIVATE sluice_private sluice_flags sluice_cuda_headers CUDA::cudart_static
     ${NCCL_LIBRARY})
 target_link_options(sluice_cuda PRIVATE -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,--as-needed)
+
+# What `sluice bench overlap` runs beside a refit; loaded by the tool alone.
+add_library(sluice_foreground MODULE tools/sluice/foreground.cu)
+set_target_properties(sluice_foreground PROPERTIES CUDA_VISIBILITY_PRESET hidden CUDA_RUNTIME_LIBRARY Static)
+target_include_directories(sluice_foreground PRIVATE ${CMAKE_SOURCE_DIR})
+target_link_libraries(sluice_foreground PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})

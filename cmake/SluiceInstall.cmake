@@ -9,7 +9,7 @@ if(TARGET sluice_tool)
   install(TARGETS sluice_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 if(TARGET sluice_cuda)
-  install(TARGETS sluice_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS sluice_cuda sluice_foreground LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)

@@ -136,18 +136,24 @@ static _Bool own_folder(char *ret, size_t bytes)
     return 1;
 }
 
-static sluice_status load_module(const struct sluice_backend_ops **ret)
+_Bool sl_backend_module_path(const char *file, char *ret, size_t bytes)
 {
     static const char *const beside[] = {"", "/sluice", "/../lib", "/../lib/sluice"};
     char folder[PATH_BYTES];
+    if (!own_folder(folder, sizeof(folder)))
+        return 0;
+    for (size_t i = 0; i < SL_COUNT(beside); i++) {
+        SL_IGNORE(snprintf(ret, bytes, "%s%s/%s", folder, beside[i], file));
+        if (access(ret, F_OK) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static sluice_status load_module(const struct sluice_backend_ops **ret)
+{
     char path[PATH_BYTES + 64];
-    if (own_folder(folder, sizeof(folder)))
-        for (size_t i = 0; i < SL_COUNT(beside); i++) {
-            SL_IGNORE(snprintf(path, sizeof(path), "%s%s/%s", folder, beside[i], CUDA_MODULE));
-            if (access(path, F_OK) == 0)
-                return sl_backend_load(path, ret);
-        }
-    return sl_backend_load(CUDA_MODULE, ret);
+    return sl_backend_load(sl_backend_module_path(CUDA_MODULE, path, sizeof(path)) ? path : CUDA_MODULE, ret);
 }
 
 static sluice_status find_module(const struct sluice_backend_ops **ret)

@@ -35,6 +35,9 @@ struct sl_backend_entry {
 /* Fills at most SL_BACKENDS_MAX rows and returns their number. May load modules. Any thread. */
 uint32_t sl_backend_list(struct sl_backend_entry *ret);
 
+/* Where a module lies beside this library or the program that has it inside; false: left to the loader's search. */
+_Bool sl_backend_module_path(const char *file, char *ret, size_t bytes);
+
 /*
  * Loads one module by path; no other place is tried. The module stays loaded for the life of the process.
  * UNSUPPORTED with the loader's words. sl_backend_find uses it.

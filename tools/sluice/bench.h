@@ -8,6 +8,11 @@
 int cmd_bench_host(int argc, char **argv);
 int cmd_bench_local(int argc, char **argv);
 int cmd_bench_group(int argc, char **argv);
+int cmd_bench_overlap(int argc, char **argv);
+
+/* A plan of one rank: tensor i of sizes[i] bytes moves from from + places[i] to to + places[i]. */
+sluice_status bench_local_plan(const uint64_t *sizes, const uint64_t *places, uint32_t count, uint8_t *from,
+                               uint8_t *to, sluice_plan **ret);
 
 /* Sorts the values and returns the middle one. */
 double bench_median(double *values, uint32_t count);

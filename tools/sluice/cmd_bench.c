@@ -11,6 +11,8 @@
 static const struct tool_command benches[] = {
     {"local", cmd_bench_local, "copies within one GPU: the fused kernel against the device's own copies"},
     {"group", cmd_bench_group, "a plan between the ranks of this machine, by the policies that cut it"},
+    {"overlap", cmd_bench_overlap,
+     "what a refit costs a generator's kernels on the same GPU, by pace and multiprocessors"},
     {"host", cmd_bench_host, "the host backend between processes against a bare copy loop"},
     {NULL, NULL, NULL},
 };

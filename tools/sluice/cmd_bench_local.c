@@ -185,34 +185,6 @@ static sluice_status time_digest(struct local *local, const struct sluice_copy *
     return status;
 }
 
-static sluice_status make_plan(const struct local *local, sluice_plan **ret)
-{
-    sluice_plan *plan = NULL;
-    sluice_status status = sluice_plan_create(1, &plan);
-    for (uint32_t i = 0; status == SLUICE_OK && i < local->count; i++) {
-        struct sluice_param param = {.id = i, .dtype = SLUICE_DTYPE_U8, .bytes = local->sizes[i], .name = ""};
-        struct sluice_region whole = {.row_bytes = local->sizes[i], .rows = 1, .pitch = local->sizes[i]};
-        struct sluice_task task = {.id = i,
-                                   .param = i,
-                                   .from = whole,
-                                   .to = whole,
-                                   .source_dtype = SLUICE_DTYPE_U8,
-                                   .destination_dtype = SLUICE_DTYPE_U8};
-        status = sluice_plan_add_param(plan, &param);
-        if (status == SLUICE_OK)
-            status = sluice_plan_add_task(plan, &task);
-        if (status == SLUICE_OK)
-            status = sluice_plan_bind(plan, i, SLUICE_ROLE_SOURCE, local->from + local->places[i], local->sizes[i]);
-        if (status == SLUICE_OK)
-            status = sluice_plan_bind(plan, i, SLUICE_ROLE_DESTINATION, local->to + local->places[i], local->sizes[i]);
-    }
-    if (status == SLUICE_OK)
-        *ret = plan;
-    else
-        sluice_plan_destroy(plan);
-    return status;
-}
-
 static void on_event(const struct sluice_event *event, void *user)
 {
     if (event->kind == SLUICE_EVENT_STARTED)
@@ -264,7 +236,7 @@ static sluice_status time_end_to_end(const struct local *local, struct figures *
     runtime_options.max_ctas = local->ctas;
     sluice_status status = sluice_runtime_open(&runtime_options, &runtime);
     if (status == SLUICE_OK)
-        status = make_plan(local, &plan);
+        status = bench_local_plan(local->sizes, local->places, local->count, local->from, local->to, &plan);
     if (status == SLUICE_OK)
         status = sluice_plan_seal_wait(plan, runtime, NULL, 0);
     if (status == SLUICE_OK)
