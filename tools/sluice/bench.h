@@ -9,6 +9,7 @@ int cmd_bench_host(int argc, char **argv);
 int cmd_bench_local(int argc, char **argv);
 int cmd_bench_group(int argc, char **argv);
 int cmd_bench_overlap(int argc, char **argv);
+int cmd_bench_refit(int argc, char **argv);
 
 /* A plan of one rank: tensor i of sizes[i] bytes moves from from + places[i] to to + places[i]. */
 sluice_status bench_local_plan(const uint64_t *sizes, const uint64_t *places, uint32_t count, uint8_t *from,
@@ -16,6 +17,8 @@ sluice_status bench_local_plan(const uint64_t *sizes, const uint64_t *places, ui
 
 /* Sorts the values and returns the middle one. */
 double bench_median(double *values, uint32_t count);
+/* The same for the value that 99 of 100 stay below. */
+double bench_p99(double *values, uint32_t count);
 
 /*
  * Two processes send `bytes` each to two others through shared memory: copied in by the source, out by the

@@ -32,7 +32,7 @@ static void take_error(const struct sluice_error *error)
     SL_IGNORE(sl_fail_copy(error));
 }
 
-sluice_status bench_device_open(struct bench_device *bench, uint32_t ctas)
+sluice_status bench_device_open_on(struct bench_device *bench, const char *backend, uint32_t ctas)
 {
     struct sluice_backend_info info = {.size = sizeof info};
     const struct sluice_backend_config config = {.size = sizeof config,
@@ -43,7 +43,7 @@ sluice_status bench_device_open(struct bench_device *bench, uint32_t ctas)
                                                  .now = now,
                                                  .wake = wake,
                                                  .fail = take_error};
-    sluice_status status = sl_backend_find("cuda", &bench->ops);
+    sluice_status status = sl_backend_find(backend, &bench->ops);
     if (status == SLUICE_OK)
         status = bench->ops->query(&info);
     if (status == SLUICE_OK && !info.usable)
@@ -52,8 +52,15 @@ sluice_status bench_device_open(struct bench_device *bench, uint32_t ctas)
         status = bench->ops->open(&config, &bench->device);
     if (status == SLUICE_OK)
         status = bench->ops->queue_open(bench->device, &bench->queue);
+    bench->description = info;
+    return status;
+}
+
+sluice_status bench_device_open(struct bench_device *bench, uint32_t ctas)
+{
+    sluice_status status = bench_device_open_on(bench, "cuda", ctas);
     if (status == SLUICE_OK)
-        tool_say("%s, NCCL %u", info.reason, info.version);
+        tool_say("%s, NCCL %u", bench->description.reason, bench->description.version);
     return status;
 }
 

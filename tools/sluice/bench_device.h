@@ -8,10 +8,13 @@ struct bench_device {
     const struct sluice_backend_ops *ops;
     struct sluice_device *device;
     struct sluice_queue *queue;
+    struct sluice_backend_info description;
 };
 
 /* The first GPU; kernels take at most `ctas` multiprocessors (0: all). Close it after a failure too. */
 sluice_status bench_device_open(struct bench_device *bench, uint32_t ctas);
+/* The same on a backend by name, in silence. */
+sluice_status bench_device_open_on(struct bench_device *bench, const char *backend, uint32_t ctas);
 void bench_device_close(struct bench_device *bench);
 
 /* Monotonic nanoseconds. */

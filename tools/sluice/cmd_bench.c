@@ -11,6 +11,7 @@
 static const struct tool_command benches[] = {
     {"local", cmd_bench_local, "copies within one GPU: the fused kernel against the device's own copies"},
     {"group", cmd_bench_group, "a plan between the ranks of this machine, by the policies that cut it"},
+    {"refit", cmd_bench_refit, "what a refit costs beside its bytes: commit, gate to launch, completion to callback"},
     {"overlap", cmd_bench_overlap,
      "what a refit costs a generator's kernels on the same GPU, by pace and multiprocessors"},
     {"host", cmd_bench_host, "the host backend between processes against a bare copy loop"},
@@ -27,6 +28,12 @@ double bench_median(double *values, uint32_t count)
 {
     qsort(values, count, sizeof *values, by_value);
     return values[count / 2];
+}
+
+double bench_p99(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof *values, by_value);
+    return values[(uint32_t)(UINT64_C(99) * count / 100)];
 }
 
 static int help(void)

@@ -34,11 +34,7 @@ static void take_error(const struct sluice_error *error)
     SL_IGNORE(sl_fail_copy(error));
 }
 
-/*
- * NCCL refuses two ranks on one GPU unless it takes them for different hosts (before 2.30; they talk over sockets)
- * or is told to allow it.
- */
-static void share_gpu(uint32_t version, uint32_t ranks, uint32_t rank)
+void run_share_gpu(uint32_t version, uint32_t ranks, uint32_t rank)
 {
     char host[32], ctas[16];
     uint32_t most = ranks * SHARED_CTAS_MOST > SHARED_CTAS ? SHARED_CTAS / ranks : SHARED_CTAS_MOST;
@@ -105,7 +101,7 @@ sluice_status run_device_open(const struct run_buffers *buffers, struct sluice_r
     if (shared == 0 && options->world > info.devices)
         shared = (options->world + info.devices - 1) / info.devices;
     if (shared > 1) {
-        share_gpu(info.version, shared, rank);
+        run_share_gpu(info.version, shared, rank);
         options->device_shared = 1;
     }
     uint32_t index = options->device != 0 ? options->device - 1 : options->local_rank % info.devices;

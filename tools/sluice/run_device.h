@@ -16,6 +16,13 @@ struct run_device {
 };
 
 /*
+ * Sets what `ranks` on one GPU need in the environment of the process of `rank`, before NCCL reads it, and says so
+ * once: NCCL refuses two ranks on one GPU unless it takes them for different hosts (before 2.30; they talk over
+ * sockets) or is told to allow it. `version` is NCCL's.
+ */
+void run_share_gpu(uint32_t version, uint32_t ranks, uint32_t rank);
+
+/*
  * Opens the device that the rank will use, when its backend is cuda, and takes memory like that of `buffers`. Sets
  * what NCCL needs for several ranks on a GPU in this process's environment, before NCCL reads it.
  */
