@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "runtime/base/error.h"
+
 enum { BATCH_WORKS = 8, BATCH_BYTES = 1024, OFFSET_WORKS = 63 };
 enum { VERSION_EPOCHS = 22902, VERSION_ORDER_KEPT = 22907 };
 
@@ -58,6 +60,7 @@ uint32_t sl_nccl_op_channels(const struct sl_nccl_config *config, uint64_t bytes
         bytes <= (uint64_t)config->channels_per_peer * 16384)
         chunk = 65536;
     uint32_t least = config->channels_per_peer;
+    SL_ASSERT(least > 0);
     while (least > 1 && (uint64_t)least * sl_nccl_world(config) > config->channels)
         least /= 2;
 
@@ -167,7 +170,7 @@ static sluice_status add_part(struct planner *p, uint32_t round, uint32_t part, 
         plans->batches[plans->batch_count] = (struct sl_nccl_batch){plans->plan_count, number};
         *channel = (struct channel){.batch = (uint32_t)plans->batch_count++, .epoch = p->epoch, .offset_base = offset};
         p->headers++;
-    } else if (offset - channel->offset_base > OFFSET_WORKS * SL_NCCL_WORK_BYTES) {
+    } else if (offset - channel->offset_base > (uint64_t)OFFSET_WORKS * SL_NCCL_WORK_BYTES) {
         channel->offset_base = offset; /* an extension header: the same batch goes on */
         p->headers++;
     }
@@ -300,7 +303,7 @@ sluice_status sl_nccl_plan(const struct sl_nccl_config *config, uint32_t rank, c
         sl_nccl_plans_drop(&plans);
         return status;
     }
-    plans.fifo_exceeded = plans.fifo_bytes > config->fifo_bytes / 8 * 7;
+    plans.fifo_exceeded = plans.fifo_bytes > (uint64_t)(config->fifo_bytes / 8) * 7;
     *ret = plans;
     return SLUICE_OK;
 }

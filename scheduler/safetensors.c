@@ -79,7 +79,7 @@ static sluice_status read_tensor(struct sl_mem *mem, const char *name, const jso
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
     struct sl_tensor tensor = {0};
-    uint64_t range[2];
+    uint64_t range[2] = {0, 0};
     size_t dims, ends;
     sluice_status status = sl_json_only(entry, keys, path);
     if (status == SLUICE_OK)

@@ -76,7 +76,7 @@ Test(group, a_second_communicator_of_the_process_waits_until_the_device_is_free)
     struct sluice_group *group = NULL, *other = NULL;
     must(open_group(first, &group), "group_open");
     wait_open(first);
-    cr_expect_eq(open_group(second, &other), SLUICE_BUSY);
+    cr_expect_eq(open_group(second, &other), SLUICE_STATE);
     cr_expect_not_null(strstr(sluice_last_error()->text, "device 0 has a communicator of another runtime"), "%s",
                        sluice_last_error()->text);
     ops->group_close(group);

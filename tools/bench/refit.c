@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/error.h"
 #include "tools/examples/local.h"
 
 enum { SIDES = 2, WORLD = 2 * SIDES, REFITS_MAX = 1000, WARM = 5, PARAMS = 16 };
@@ -128,13 +129,16 @@ static double part(double *values, uint32_t count, double which)
 
 static uint64_t resident(void)
 {
-    unsigned long long size = 0, pages = 0;
+    char line[128], *rest = line;
     FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL || fscanf(file, "%llu %llu", &size, &pages) != 2)
-        pages = 0;
-    if (file != NULL)
-        fclose(file);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (file == NULL)
+        return 0;
+    _Bool read = fgets(line, sizeof line, file) != NULL;
+    fclose(file);
+    if (!read)
+        return 0;
+    SL_IGNORE(strtoull(line, &rest, 10)); /* the whole size comes first */
+    return strtoull(rest, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static void report(struct rank *rank, uint32_t me, uint32_t refits, uint64_t before, uint64_t after)

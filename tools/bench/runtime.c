@@ -246,8 +246,8 @@ static int by_value(const void *a, const void *b)
 static void print_times(const char *what, uint64_t *times, uint64_t count)
 {
     qsort(times, count, sizeof *times, by_value);
-    printf("%s: median %.1f us, p99 %.1f us\n", what, (double)times[count / 2] / 1e3,
-           (double)times[count * 99 / 100] / 1e3);
+    uint64_t median = times[count / 2], late = times[count * 99 / 100];
+    printf("%s: median %.1f us, p99 %.1f us\n", what, (double)median / 1e3, (double)late / 1e3);
 }
 
 /* The newest record of a node. */
@@ -265,7 +265,7 @@ static const struct sl_trace_record *last_record(const sluice_runtime *runtime, 
 static void wait_for_gate(sluice_transfer *transfer)
 {
     struct sluice_progress progress = {.size = sizeof progress};
-    struct timespec pause = {.tv_nsec = 200 * 1000};
+    struct timespec pause = {.tv_nsec = 200000};
     char words[64];
     if (sluice_transfer_explain(transfer, words, sizeof words) == 0) /* comes back once the run waits */
         exit(1);

@@ -22,7 +22,7 @@ static sluice_status take_device(const struct sluice_device *device)
 {
     if (device->ordinal < ORDINALS && !atomic_exchange(&taken[device->ordinal], 1))
         return SLUICE_OK;
-    return sl_fail(SLUICE_BUSY, "nccl",
+    return sl_fail(SLUICE_STATE, "nccl",
                    "device %d has a communicator of another runtime of this process: seal both plans on one runtime, "
                    "or close the other first",
                    device->ordinal);
