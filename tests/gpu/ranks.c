@@ -1,6 +1,7 @@
 /*
- * ranks.c: two ranks on one GPU, each a process with an NCCL_HOSTID of its own: stale copies over the wire, and a
- * peer that goes away. A program of its own: processes are forked before anything of CUDA is touched.
+ * ranks.c: stale copies over the wire, and a peer that goes away, by ranks that are processes. Two of them on one GPU,
+ * each with an NCCL_HOSTID of its own, or with --gpus N one a GPU: rank 0 sends to all others, the last rank leaves.
+ * A program of its own: processes are forked before anything of CUDA is touched.
  *
  * Every case of a stale copy has a twin without the gate that must bring the old value. Exit status 77: no device.
  */
@@ -14,10 +15,17 @@
 #include "gpu/work.h"
 #include "runtime/backend/registry.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/parse.h"
 #include "sluice/cuda.h"
 #include "support/ranks.h"
 
-enum { BYTES = 4 << 20, DELAY_MS = 50, NO_DEVICE = 77 };
+enum { BYTES = 4 << 20, DELAY_MS = 50, NO_DEVICE = 77, RANKS_MAX = 16 };
+
+/* Ranks, and whether they share a GPU. */
+struct place {
+    uint32_t world;
+    _Bool shared;
+};
 
 struct scene {
     const char *name;
@@ -52,43 +60,49 @@ static void cuda(cudaError_t result, const char *what)
     _exit(1);
 }
 
-static sluice_status open_rank(uint32_t rank, uint32_t port, const struct scene *scene, sluice_runtime **ret)
+static void share_gpu(uint32_t rank)
 {
-    struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
     char host[16];
     snprintf(host, sizeof host, "rank-%u", rank);
     setenv("NCCL_HOSTID", host, 1);
     setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     setenv("NCCL_IB_DISABLE", "1", 0);
+}
+
+static sluice_status open_rank(uint32_t rank, uint32_t port, const struct place *place, const struct scene *scene,
+                               sluice_runtime **ret)
+{
+    struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
+    if (place->shared)
+        share_gpu(rank);
     setenv("NCCL_NVLS_ENABLE", "0", 0);
-    options.world = options.local_world = 2;
+    options.world = options.local_world = place->world;
     options.rank = options.local_rank = rank;
     options.address = "127.0.0.1";
     options.port = port;
-    options.device = 1;
-    options.device_shared = !scene->alone;
+    options.device = place->shared ? 1 : rank + 1;
+    options.device_shared = place->shared && !scene->alone;
     options.backend = "cuda";
     options.stall_timeout_ns = 5 * SLUICE_SECOND;
     return sluice_runtime_open(&options, ret);
 }
 
-static sluice_plan *seal_plan(sluice_runtime *runtime, uint32_t rank, const struct scene *scene, void *memory)
+static sluice_plan *seal_plan(sluice_runtime *runtime, uint32_t rank, const struct place *place,
+                              const struct scene *scene, void *memory)
 {
     struct sluice_seal_options options = SLUICE_SEAL_OPTIONS_INIT;
     struct sluice_param param = {.id = 0, .dtype = SLUICE_DTYPE_U8, .bytes = BYTES, .name = "w"};
     struct sluice_region whole = {.row_bytes = BYTES, .rows = 1, .pitch = BYTES};
-    struct sluice_task task = {.destination = 1,
-                               .from = whole,
-                               .to = whole,
-                               .source_dtype = SLUICE_DTYPE_U8,
-                               .destination_dtype = SLUICE_DTYPE_U8};
+    struct sluice_task task = {
+        .from = whole, .to = whole, .source_dtype = SLUICE_DTYPE_U8, .destination_dtype = SLUICE_DTYPE_U8};
     sluice_plan *plan = NULL;
     options.direct_min = scene->direct_min;
-    must(sluice_plan_create(2, &plan), "plan");
+    must(sluice_plan_create(place->world, &plan), "plan");
     must(sluice_plan_add_param(plan, &param), "add_param");
-    must(sluice_plan_add_task(plan, &task), "add_task");
-    must(sluice_plan_bind(plan, 0, (enum sluice_role)rank, memory, BYTES), "bind");
+    for (task.destination = 1; task.destination < place->world; task.destination++, task.id++)
+        must(sluice_plan_add_task(plan, &task), "add_task");
+    must(sluice_plan_bind(plan, 0, rank == 0 ? SLUICE_ROLE_SOURCE : SLUICE_ROLE_DESTINATION, memory, BYTES), "bind");
     must(sluice_plan_seal_wait(plan, runtime, &options, 0), "seal");
     return plan;
 }
@@ -161,7 +175,7 @@ static int run_transfer(sluice_runtime *runtime, sluice_plan *plan, uint32_t ran
     } else {
         int byte = received(transfer, memory, scene);
         wrong = byte != scene->expected;
-        printf("ranks: %-40s %s (%d)\n", scene->name, wrong ? "WRONG" : "right", byte);
+        printf("ranks: %-40s %s (%d) on rank %u\n", scene->name, wrong ? "WRONG" : "right", byte, rank);
     }
     sluice_transfer_destroy(transfer);
     sluice_plan_destroy(plan);
@@ -169,39 +183,40 @@ static int run_transfer(sluice_runtime *runtime, sluice_plan *plan, uint32_t ran
     return wrong;
 }
 
-static int be_rank(uint32_t rank, uint32_t port, const struct scene *scene)
+static int be_rank(uint32_t rank, uint32_t port, const struct place *place, const struct scene *scene)
 {
     uint8_t *memory = NULL;
+    cuda(cudaSetDevice(place->shared ? 0 : (int)rank), "set device");
     cuda(cudaMalloc((void **)&memory, BYTES), "malloc");
     cuda(cudaMemset(memory, rank == 0 ? 1 : 9, BYTES), "memset");
     cuda(cudaDeviceSynchronize(), "synchronize");
     work_delay(NULL, 0); /* loads the test's kernel: a first launch may wait for others */
     sluice_runtime *runtime = NULL;
-    sluice_status status = open_rank(rank, port, scene, &runtime);
+    sluice_status status = open_rank(rank, port, place, scene, &runtime);
     if (scene->alone)
         return expect_refusal(status);
     must(status, "open");
-    sluice_plan *plan = seal_plan(runtime, rank, scene, memory);
+    sluice_plan *plan = seal_plan(runtime, rank, place, scene, memory);
     if (!scene->peer_leaves)
         return run_transfer(runtime, plan, rank, scene, memory);
-    return rank == 1 ? 0 : expect_loss(runtime, plan);
+    return rank == place->world - 1 ? 0 : expect_loss(runtime, plan);
 }
 
-static int run_scene(const struct scene *scene)
+static int run_scene(const struct place *place, const struct scene *scene)
 {
     uint32_t port = test_free_port();
-    pid_t children[2];
+    pid_t children[RANKS_MAX];
     int wrong = 0;
     fflush(stdout);
-    for (uint32_t rank = 0; rank < 2; rank++) {
+    for (uint32_t rank = 0; rank < place->world; rank++) {
         children[rank] = fork();
         if (children[rank] == 0) {
-            int status = be_rank(rank, port, scene);
+            int status = be_rank(rank, port, place, scene);
             fflush(stdout);
             _exit(status);
         }
     }
-    for (uint32_t rank = 0; rank < 2; rank++) {
+    for (uint32_t rank = 0; rank < place->world; rank++) {
         int state = 1;
         wrong |= waitpid(children[rank], &state, 0) != children[rank] || !WIFEXITED(state) || WEXITSTATUS(state) != 0;
     }
@@ -211,27 +226,41 @@ static int run_scene(const struct scene *scene)
 }
 
 /* In a child: the parent must not touch CUDA. */
-static int look_for_device(void)
+static int look_for_devices(uint32_t wanted)
 {
     const struct sluice_backend_ops *ops = NULL;
     struct sluice_backend_info info = {.size = sizeof info};
-    if (sl_backend_find("cuda", &ops) == SLUICE_OK && ops->query(&info) == SLUICE_OK && info.usable)
+    if (sl_backend_find("cuda", &ops) == SLUICE_OK && ops->query(&info) == SLUICE_OK && info.usable &&
+        info.devices >= wanted)
         return 0;
-    printf("ranks: skipped: %s\n", ops == NULL ? sluice_last_error()->text : info.reason);
+    if (ops != NULL && info.usable)
+        printf("ranks: skipped: %u GPUs are asked for, there are %u\n", wanted, info.devices);
+    else
+        printf("ranks: skipped: %s\n", ops == NULL ? sluice_last_error()->text : info.reason);
     fflush(stdout);
     return NO_DEVICE;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    struct place place = {.world = 2, .shared = 1};
     int state = 0, wrong = 0;
+    if (argc > 1) {
+        place.shared = 0;
+        if (argc != 3 || strcmp(argv[1], "--gpus") != 0 || !sl_parse_u32(argv[2], &place.world) || place.world < 2 ||
+            place.world > RANKS_MAX) {
+            fprintf(stderr, "ranks: usage: gpu_ranks [--gpus N], N from 2 to %d\n", RANKS_MAX);
+            return 2;
+        }
+    }
     fflush(stdout);
     pid_t child = fork();
     if (child == 0)
-        _exit(look_for_device());
+        _exit(look_for_devices(place.shared ? 1 : place.world));
     if (waitpid(child, &state, 0) != child || !WIFEXITED(state) || WEXITSTATUS(state) != 0)
         return NO_DEVICE;
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
-        wrong |= run_scene(&scenes[i]);
+        if (place.shared || !scenes[i].alone)
+            wrong |= run_scene(&place, &scenes[i]);
     return wrong;
 }

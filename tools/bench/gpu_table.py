@@ -2,6 +2,7 @@
 """Prints the figures of a report that tools/gpu-test --gpus N left, as a table. Usage: gpu_table.py REPORT"""
 import json
 import os
+import re
 import statistics
 import sys
 
@@ -67,12 +68,18 @@ def print_torch(folder):
                   f"{torch[0]['seconds_median']:.4f} s, sluice {ours:.4f} s: {torch[0]['seconds_median'] / ours:.1f} times")
 
 
+def print_overlap(folder):
+    for name in ("overlap-all-speed", "overlap-50-GB"):
+        for found in objects(folder, name):
+            print(f"\n{name}: matrix products lose {found['lost'] * 100:.1f} % beside refits of "
+                  f"{found['bytes'] / 1e9:.2f} GB in {found['refit_seconds']:.5f} s each")
+
+
 def print_last_lines(folder):
-    for name in ("plans-a-gpu-each", "plans-two-a-gpu", "loss", "overlap"):
-        path = os.path.join(folder, name + ".txt")
-        if os.path.exists(path):
-            with open(path, encoding="utf-8", errors="replace") as file:
-                print(f"\n{name}: {(file.read().strip().splitlines() or ['nothing'])[-1]}")
+    names = sorted(name[:-4] for name in os.listdir(folder) if re.match(r"(plans-.*|loss-.*)\.txt", name))
+    for name in names:
+        with open(os.path.join(folder, name + ".txt"), encoding="utf-8", errors="replace") as file:
+            print(f"\n{name}: {(file.read().strip().splitlines() or ['nothing'])[-1]}")
 
 
 def main():
@@ -80,6 +87,7 @@ def main():
     print_wires(folder)
     print_runs(folder)
     print_torch(folder)
+    print_overlap(folder)
     print_last_lines(folder)
     print('\nsteps with another end than "passed":')
     with open(os.path.join(folder, "steps"), encoding="utf-8") as file:
