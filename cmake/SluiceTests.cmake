@@ -59,7 +59,7 @@ else()
 endif()
 
 # tests/gpu/*.c without _test are programs of their own (exit status 77: no device); work.cu is for the others.
-# plans.c and wire.c call NCCL themselves; plans.c is NCCL's profiler plugin as well, found by its symbol.
+# pairs.c, plans.c and wire.c call NCCL themselves; plans.c is NCCL's profiler plugin as well, found by its symbol.
 file(GLOB gpu_sources CONFIGURE_DEPENDS tests/gpu/*.c)
 if(SLUICE_CRITERION AND SLUICE_HAVE_CUDA)
   add_library(sluice_gpu_work STATIC tests/gpu/work.cu)
@@ -68,7 +68,7 @@ if(SLUICE_CRITERION AND SLUICE_HAVE_CUDA)
     sluice_test_program(${source} name)
     target_link_libraries(${name} PRIVATE sluice_gpu_work sluice_cuda_headers CUDA::cudart_static)
     add_dependencies(${name} sluice_cuda)
-    if(source MATCHES "/(plans|wire)\\.c$")
+    if(source MATCHES "/(pairs|plans|wire)\\.c$")
       target_link_libraries(${name} PRIVATE ${NCCL_LIBRARY})
       set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
     endif()
