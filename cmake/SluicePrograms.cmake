@@ -4,9 +4,15 @@ function(sluice_program name)
   target_link_libraries(${name} PRIVATE sluice_private sluice_flags sluice_allocator)
 endfunction()
 
+# Made-up worlds under faults: for sluice sim --faults and for tests.
+file(GLOB fault_sources CONFIGURE_DEPENDS tools/faults/*.c)
+add_library(sluice_faults STATIC ${fault_sources})
+target_link_libraries(sluice_faults PUBLIC sluice_private PRIVATE sluice_flags)
+
 file(GLOB tool_sources CONFIGURE_DEPENDS tools/sluice/*.c)
 if(tool_sources)
   sluice_program(sluice_tool ${tool_sources})
+  target_link_libraries(sluice_tool PRIVATE sluice_faults)
   set_target_properties(sluice_tool PROPERTIES OUTPUT_NAME sluice)
 endif()
 

@@ -7,7 +7,7 @@ set(sanitizer_environment "ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_
 file(GLOB_RECURSE support_sources CONFIGURE_DEPENDS tests/support/*.c)
 add_library(sluice_test_support STATIC ${support_sources})
 target_include_directories(sluice_test_support PUBLIC ${CMAKE_SOURCE_DIR}/tests)
-target_link_libraries(sluice_test_support PUBLIC sluice_private PRIVATE sluice_test_flags)
+target_link_libraries(sluice_test_support PUBLIC sluice_private sluice_faults PRIVATE sluice_test_flags)
 
 # sluice_register(name label seconds command...): a CTest entry.
 function(sluice_register name label seconds)
@@ -48,6 +48,15 @@ foreach(source IN LISTS stress_sources)
   sluice_test_program(${source} name)
   sluice_register(${name} stress 300 ${name})
 endforeach()
+
+# The fault matrix: some thousand seeds in every run, a million with `cmake --build --preset release --target nightly`.
+if(SLUICE_SANITIZE OR SLUICE_FUZZ)
+  set(fault_seeds 1500)
+else()
+  set(fault_seeds 20000)
+endif()
+sluice_register(sim_faults fault 300 sluice_tool sim --faults --seeds ${fault_seeds})
+add_custom_target(nightly COMMAND sluice_tool sim --faults --seeds 1000000 USES_TERMINAL)
 
 find_program(SLUICE_SPIN spin)
 if(SLUICE_SPIN)

@@ -194,8 +194,8 @@ static void stands(struct sl_arbiter *arbiter, const struct sl_note *note)
 {
     if (!arbiter->collecting || note->a > SLUICE_WINDOWS_MAX)
         return;
-    struct arb_run *run = note->key == 0 ? NULL : find_or_add(arbiter, note);
-    if (note->key == 0)
+    struct arb_run *run = note->key == SL_KEY_NONE ? NULL : find_or_add(arbiter, note);
+    if (note->key == SL_KEY_NONE)
         arb_told(arbiter, note->rank);
     else if (run)
         arb_standing(arbiter, run, note);

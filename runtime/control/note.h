@@ -22,7 +22,7 @@ enum sl_note_kind {
     SL_NOTE_REQUEST = 5,
     SL_NOTE_BROKEN = 6, /* no run: the communicator of this rank is gone; status, text */
     /* To an arbiter that takes over, for every run here. a: windows, b: options digest, c: phases voted OK, d: outcomes
-     * OK seen (bit 1 << phase), f: as in JOIN; status, text: the run has failed here. Key 0: that was the last. */
+     * OK seen (bit 1 << phase), f: as in JOIN; status, text: the run has failed here. SL_KEY_NONE: that was the last. */
     SL_NOTE_STANDING = 7,
     /* arbiter -> all ranks */
     SL_NOTE_GRANT = 16,   /* a: windows that may launch, b: number in the grant stream, c: ranks not ready for the
@@ -53,6 +53,8 @@ enum sl_request {
 };
 
 #define SL_NOTE_TEXT_MAX 256
+
+#define SL_KEY_NONE UINT64_MAX /* of no run; the first run of the first plan has key 0 */
 
 struct sl_note {
     uint64_t key;

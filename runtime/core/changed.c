@@ -16,7 +16,8 @@ static struct sl_contents *contents_of(struct sl_sealed *sealed)
     size_t params = sealed->plan->store.param_count;
     if (contents->known != NULL)
         return contents;
-    contents->digest = sl_new_array(mem, params, sizeof *contents->digest, "digests of parameters");
+    if (contents->digest == NULL) /* else an earlier transfer got no further */
+        contents->digest = sl_new_array(mem, params, sizeof *contents->digest, "digests of parameters");
     if (contents->digest != NULL)
         contents->known = sl_new_array(mem, params, 2, "digests of parameters");
     return contents->known != NULL ? contents : NULL;

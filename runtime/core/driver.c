@@ -3,7 +3,8 @@
  *
  * Invariants: one thread; a step is bounded and never sleeps; actions of the engine are drained after
  * every event, without recursion into another event but for gates and refused operations; the end comes
- * in stages, each with a deadline: cancel runs and seals, then break what is left, then give up.
+ * in stages, each with a deadline: cancel runs and seals, then break what is left, then wait for no other rank,
+ * then give up.
  */
 #include "runtime/core/driver.h"
 
@@ -72,8 +73,9 @@ static void close_device(struct sl_driver *driver)
 
 void sl_driver_close(struct sl_driver *driver)
 {
-    /* What an abort could not end is in use by the device for ever: it is left as it is. */
-    if (driver->in_flight == 0)
+    /* What an abort could not end is in use by the device for ever: it is left as it is, and may still wake us. */
+    driver->abandoned = driver->in_flight > 0;
+    if (!driver->abandoned)
         close_device(driver);
     else
         SL_LOG(driver->config.log, SLUICE_LOG_ERROR, "runtime",
@@ -81,7 +83,8 @@ void sl_driver_close(struct sl_driver *driver)
     sl_engine_destroy(driver->engine);
     sl_free(driver->config.mem, driver->launches);
     sl_free(driver->config.mem, driver->runs);
-    sl_mailbox_close(&driver->box);
+    if (!driver->abandoned)
+        sl_mailbox_close(&driver->box);
     driver->engine = NULL;
     driver->launches = NULL;
     driver->runs = NULL;
@@ -92,6 +95,12 @@ void sl_driver_close(struct sl_driver *driver)
 void sl_driver_post(struct sl_driver *driver, struct sl_order *order)
 {
     sl_mailbox_post(&driver->box, &order->mail);
+}
+
+void sl_driver_missed(struct sl_driver *driver)
+{
+    atomic_store_explicit(&driver->missed, 1, memory_order_release);
+    sl_mailbox_wake(&driver->box);
 }
 
 _Bool sl_driver_arm(struct sl_driver *driver)
@@ -212,6 +221,18 @@ static _Bool check_told(struct sl_driver *driver)
     return 1;
 }
 
+static _Bool check_missed(struct sl_driver *driver)
+{
+    struct sluice_error error;
+    if (!atomic_exchange_explicit(&driver->missed, 0, memory_order_acquire))
+        return 0;
+    SL_IGNORE(sl_error_set(&error, SLUICE_NOMEM, "control", "out of memory for a message of the other ranks"));
+    sl_seal_fail_all(driver, &error, 1);
+    sl_driver_broken(driver, &error);
+    sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_ALONE, .error = &error});
+    return 1;
+}
+
 static _Bool end_abort(struct sl_driver *driver)
 {
     if (!driver->aborting || (driver->in_flight > 0 && driver->now < driver->abort_at))
@@ -225,7 +246,20 @@ static _Bool end_abort(struct sl_driver *driver)
                                driver->in_flight));
     driver->aborting = 0;
     driver->abort_at = UINT64_MAX;
+    sl_launch_forget(driver); /* what came since the abort began: the engine counts it no more either */
     sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_ABORTED, .error = late ? &error : NULL});
+    return 1;
+}
+
+/* What a transfer left on the device does not end: neither will anything else there. */
+static _Bool end_leaving(struct sl_driver *driver)
+{
+    struct sluice_error error;
+    if (!sl_transfer_leave_late(driver, driver->now))
+        return 0;
+    SL_IGNORE(sl_error_set(&error, SLUICE_DEVICE, "device",
+                           "an operation of a transfer that is over did not end within the stall deadline"));
+    sl_driver_broken(driver, &error);
     return 1;
 }
 
@@ -261,6 +295,16 @@ static void break_runs(struct sl_driver *driver)
         sl_driver_broken(driver, &error);
 }
 
+/* Runs that wait for an outcome: they end as well as this rank alone can tell. */
+static void leave_runs(struct sl_driver *driver)
+{
+    struct sluice_error error;
+    SL_IGNORE(sl_error_set(&error, SLUICE_CLOSED, "runtime",
+                           "the runtime was closed before the other ranks said what became of the transfer"));
+    driver->close_at = sl_deadline(driver->now, BACKSTOP_NS);
+    sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_ALONE, .error = &error});
+}
+
 static _Bool advance_close(struct sl_driver *driver)
 {
     if (!driver->closing || driver->finished)
@@ -269,9 +313,11 @@ static _Bool advance_close(struct sl_driver *driver)
                  driver->group_state != SL_GROUP_OPENING;
     if (!idle && driver->now < driver->close_at)
         return 0;
-    if (!idle && driver->close_stage == 0) {
-        driver->close_stage = 1;
-        break_runs(driver);
+    if (!idle && driver->close_stage < 2) {
+        if (driver->close_stage++ == 0)
+            break_runs(driver);
+        else
+            leave_runs(driver);
         return 1;
     }
     driver->finished = 1;
@@ -330,10 +376,20 @@ static uint64_t next_time(const struct sl_driver *driver)
 {
     uint64_t next = earlier(sl_engine_timer(driver->engine), sl_gates_timer(driver));
     next = earlier(next, earlier(driver->abort_at, driver->close_at));
+    next = earlier(next, sl_transfer_leave_timer(driver));
     next = earlier(next, earlier(sl_seal_timer(driver), stall_timer(driver)));
     if (driver->in_flight > 0 || driver->group_state == SL_GROUP_OPENING || driver->launch_count > 0)
         next = earlier(next, driver->now + BACKSTOP_NS);
     return next;
+}
+
+/* A transfer that left outside of an event may have let another one of its plan go on. */
+static _Bool pass_turns(struct sl_driver *driver)
+{
+    _Bool came = driver->turn_came;
+    if (came)
+        sl_driver_engine_drain(driver);
+    return came;
 }
 
 static _Bool step_once(struct sl_driver *driver)
@@ -343,7 +399,10 @@ static _Bool step_once(struct sl_driver *driver)
     moved |= sl_launch_collect(driver);
     moved |= run_timer(driver);
     moved |= check_told(driver);
+    moved |= check_missed(driver);
     moved |= end_abort(driver);
+    moved |= end_leaving(driver);
+    moved |= pass_turns(driver);
     moved |= sl_agree_advance(driver);
     moved |= sl_launch_advance(driver);
     moved |= sl_seal_advance(driver);

@@ -104,7 +104,9 @@ struct sl_driver {
     struct sluice_transfer *digesting; /* whose sources are being read; NULL: nobody's */
     _Bool digests_flying;              /* the backend has that operation */
 
-    struct sluice_gate *polled; /* gates of kind value and query that a run waits for */
+    struct sluice_transfer *leaving; /* ended, and wait for operations that complete no node */
+    struct sluice_transfer *stuck;   /* over, but the device may still use their tables */
+    struct sluice_gate *polled;      /* gates of kind value and query that a run waits for */
     uint64_t gate_poll_at;
 
     struct sl_sealed *seals;     /* all plans sealed or being sealed here */
@@ -113,14 +115,16 @@ struct sl_driver {
     struct sl_sealed *seal_tail;
     uint32_t sealing; /* how many */
 
-    _Bool tell_failed; /* the control plane took no note */
+    atomic_bool missed; /* a word of the other ranks was lost for want of memory */
+    _Bool tell_failed;  /* the control plane took no note */
     struct sluice_error tell_error;
     _Bool aborting;
     uint64_t abort_at; /* deadline */
     _Bool closing;
     uint32_t close_stage;
     uint64_t close_at;
-    _Bool finished; /* nothing lives any more; the thread may end */
+    _Bool finished;  /* nothing lives any more; the thread may end */
+    _Bool abandoned; /* the device was left open: it and the mailbox that it wakes must never be freed */
     atomic_bool poisoned;
 
     uint64_t stall_since; /* undelivered events wait since; UINT64_MAX: none */
@@ -135,6 +139,8 @@ void sl_driver_close(struct sl_driver *driver);
 
 /* Takes an order. Any thread. */
 void sl_driver_post(struct sl_driver *driver, struct sl_order *order);
+/* An order could not be made: what this rank waits for may never come. Any thread. */
+void sl_driver_missed(struct sl_driver *driver);
 /*
  * Does all that can be done at `now` and returns when it wants to be called again: `now` (at once), a
  * time, or UINT64_MAX (when the mailbox's descriptor becomes readable).
@@ -159,6 +165,8 @@ void sl_launch_forget(struct sl_driver *driver);
 /* Opens queues so that `slots` lanes and the local one exist. LIMIT, NOMEM, DEVICE. */
 sluice_status sl_launch_lanes(struct sl_driver *driver, uint32_t slots);
 #define SL_COOKIE_GROUP_OPEN (UINT64_C(1) << 63)
+/* With the address of a transfer: one of its operations that completes no node. */
+#define SL_COOKIE_PART (UINT64_C(1) << 62)
 
 /* --- for the parts of the driver --- */
 /* Something on the device or transport failed outside of an operation: tells the engine. */

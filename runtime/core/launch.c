@@ -4,7 +4,8 @@
  * Invariants: window k uses queue k mod S in the order pack, wait, group, record, unpack; local copies
  * and commits have a queue of their own. Groups are handed over in launch order: the head of the ring
  * waits when the backend says AGAIN, and nothing overtakes it. Every operation that was accepted with
- * `notify` completes once; nothing is allocated here.
+ * `notify` completes once; every one that touches memory of the application has it, so that a transfer knows when
+ * nothing of it is left on the device; nothing is allocated here.
  */
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/transfer_object.h"
@@ -78,15 +79,20 @@ void sl_launch_sources(struct sl_driver *driver, struct sluice_transfer *transfe
     ring_push(driver, (struct sl_launch){.transfer = transfer, .step = STEP_SOURCES});
 }
 
-void sl_launch_forget(struct sl_driver *driver)
+/* The digests of the sources were not handed over and are not wanted any more. */
+static void forget_sources(struct sl_driver *driver)
 {
     struct sluice_transfer *transfer = driver->digesting;
-    driver->launch_count = 0;
-    if (transfer == NULL || driver->digests_flying)
-        return;
     driver->digesting = NULL;
     if (transfer->leaving)
         sl_transfer_leave(driver, transfer);
+}
+
+void sl_launch_forget(struct sl_driver *driver)
+{
+    driver->launch_count = 0;
+    if (driver->digesting != NULL && !driver->digests_flying)
+        forget_sources(driver);
 }
 
 /* Bits of a cookie: 40.. the run, 32.. the node, 0.. the window. */
@@ -113,7 +119,7 @@ static const struct sl_window_check *check_of(const struct sl_launch *launch)
 static _Bool copy_step(struct sluice_set *set, const struct sluice_set *check, uint32_t node, struct sluice_op *ret,
                        uint32_t *ret_node)
 {
-    *ret = (struct sluice_op){.kind = SLUICE_OP_COPY, .notify = check == NULL, .set = set};
+    *ret = (struct sluice_op){.kind = SLUICE_OP_COPY, .set = set};
     *ret_node = check == NULL ? node : 0;
     return set != NULL;
 }
@@ -122,7 +128,7 @@ static _Bool copy_step(struct sluice_set *set, const struct sluice_set *check, u
 static _Bool digest_step(struct sluice_set *set, uint64_t *digests, uint32_t node, struct sluice_op *ret,
                          uint32_t *ret_node)
 {
-    *ret = (struct sluice_op){.kind = SLUICE_OP_DIGEST, .notify = node != 0, .set = set, .digests = digests};
+    *ret = (struct sluice_op){.kind = SLUICE_OP_DIGEST, .set = set, .digests = digests};
     *ret_node = node;
     return set != NULL;
 }
@@ -137,7 +143,6 @@ static _Bool group_step(const struct sl_driver *driver, const struct sl_window_o
 {
     *ret = (struct sluice_op){
         .kind = SLUICE_OP_GROUP,
-        .notify = 1,
         .group = driver->group,
         .messages = ops->messages,
         .message_count = ops->message_count,
@@ -151,7 +156,7 @@ static _Bool local_step(const struct sluice_transfer *transfer, struct sluice_se
 {
     _Bool any = copy_step(set, check, SL_NODE_LOCAL, ret, ret_node);
     if (transfer->after != NULL)
-        *ret = (struct sluice_op){.kind = SLUICE_OP_FENCE, .notify = ret->notify};
+        *ret = (struct sluice_op){.kind = SLUICE_OP_FENCE};
     return any;
 }
 
@@ -233,9 +238,13 @@ static void taken(struct sl_driver *driver, const struct sl_launch *launch, cons
         driver->marker = op->marker;
         driver->marker_lane = lane_of(launch);
     }
-    if (node == 0)
+    if (!op->notify)
         return;
     driver->in_flight++;
+    if (node == 0) {
+        launch->transfer->parts++;
+        return;
+    }
     driver->digests_flying |= node == SL_NODE_SOURCES;
     launch->transfer->node_begin[launch->window % launch->transfer->config.slots][node] = driver->now;
 }
@@ -255,17 +264,37 @@ static void tell_done(struct sl_driver *driver, const struct sl_launch *launch, 
                                    });
 }
 
-/* The backend refused an operation for good: the window cannot run. */
+/* Nodes of the steps behind this one, as bits. */
+static uint32_t nodes_behind(const struct sl_driver *driver, struct sl_launch launch)
+{
+    struct sluice_op op;
+    uint32_t bits = 0, node = 0;
+    if (launch.step >= STEP_TAIL)
+        return 0;
+    while (++launch.step < STEP_TAIL)
+        if (op_of(driver, &launch, &op, &node))
+            bits |= 1u << node;
+    return bits & ~1u;
+}
+
+/*
+ * The backend refused an operation for good: the window cannot run, and what would have come behind ends as well. While
+ * the engine counts one of these nodes the transfer lives.
+ */
 static void refused(struct sl_driver *driver, const struct sl_launch *launch, uint32_t node)
 {
     struct sluice_error error;
     sl_error_take(&error);
+    uint32_t behind = nodes_behind(driver, *launch);
     if (node == SL_NODE_SOURCES)
         sl_agree_digested(driver, &(struct sluice_completion){.status = error.status, .error = error});
     else if (node == 0)
         sl_driver_broken(driver, &error);
     else
         tell_done(driver, launch, node, &error);
+    for (uint32_t next = 1; behind >> next != 0; next++)
+        if (behind >> next & 1u)
+            tell_done(driver, launch, next, &error);
 }
 
 enum outcome { TOOK, WAITS, ENDS };
@@ -302,8 +331,16 @@ static enum outcome advance_head(struct sl_driver *driver)
     uint32_t node = 0;
     if (launch->step == STEP_END)
         return end_head(driver, launch);
+    if (launch->step == STEP_SOURCES &&
+        launch->transfer->run == SL_NO_RUN) { /* it ended while the backend took nothing */
+        launch->step = STEP_END;
+        forget_sources(driver);
+        return TOOK;
+    }
     if (op_of(driver, launch, &op, &node)) {
-        op.cookie = cookie_of(launch, node);
+        _Bool part = node == 0 && op.set != NULL;
+        op.notify = node != 0 || part;
+        op.cookie = part ? SL_COOKIE_PART | (uintptr_t)launch->transfer : cookie_of(launch, node);
         sluice_status status = driver->config.ops->submit(driver->lanes[lane_of(launch)], &op);
         if (status == SLUICE_AGAIN)
             return WAITS;
@@ -357,6 +394,19 @@ static void trace_node(struct sl_driver *driver, const struct sluice_transfer *t
     sl_trace_add(driver->config.trace, &record);
 }
 
+/* An operation that completes no node is known by its transfer, which waits for it before it leaves. */
+static void part_completed(struct sl_driver *driver, const struct sluice_completion *completion)
+{
+    struct sluice_transfer *transfer = (struct sluice_transfer *)(uintptr_t)(completion->cookie & ~SL_COOKIE_PART);
+    SL_ASSERT(driver->in_flight > 0 && transfer->parts > 0);
+    driver->in_flight--;
+    transfer->parts--;
+    if (completion->status != SLUICE_OK && transfer->part_error.status == SLUICE_OK)
+        transfer->part_error = completion->error;
+    if (transfer->leaving)
+        sl_transfer_leave(driver, transfer);
+}
+
 static void completed(struct sl_driver *driver, const struct sluice_completion *completion)
 {
     uint32_t run = (uint32_t)(completion->cookie >> 40);
@@ -380,6 +430,8 @@ static void completed(struct sl_driver *driver, const struct sluice_completion *
         .end_ns = completion->end_ns,
         .error = completion->status != SLUICE_OK ? &completion->error : NULL,
     };
+    if (event.error == NULL && transfer->part_error.status != SLUICE_OK)
+        event.error = &transfer->part_error;
     if (event.end_ns == 0) {
         event.begin_ns = transfer->node_begin[window % transfer->config.slots][node];
         event.end_ns = driver->now;
@@ -407,6 +459,8 @@ _Bool sl_launch_collect(struct sl_driver *driver)
     for (uint32_t i = 0; i < count; i++) {
         if (completions[i].cookie == SL_COOKIE_GROUP_OPEN)
             sl_seal_group_opened(driver, &completions[i]);
+        else if (completions[i].cookie & SL_COOKIE_PART)
+            part_completed(driver, &completions[i]);
         else
             completed(driver, &completions[i]);
     }

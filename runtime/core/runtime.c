@@ -69,6 +69,15 @@ sluice_status sl_runtime_check_live(const struct sluice_runtime *runtime, const 
 
 /* --- what comes from the control thread --- */
 
+/* Something that the other ranks said is lost: the scheduler thread ends what may wait for it. */
+static void miss(struct sluice_runtime *runtime)
+{
+    pthread_mutex_lock(&runtime->lock);
+    if (!runtime->dead)
+        sl_driver_missed(&runtime->driver);
+    pthread_mutex_unlock(&runtime->lock);
+}
+
 struct round_order {
     struct sl_order order;
     struct sl_mem *mem;
@@ -96,8 +105,10 @@ void sl_runtime_on_round(void *context, uint32_t kind, uint64_t id, sluice_statu
     struct sluice_runtime *runtime = context;
     size_t carried = status == SLUICE_OK ? bytes : 0;
     struct round_order *round = sl_new(runtime->mem, sizeof *round + carried, "result of a round");
-    if (round == NULL)
-        return; /* the seal's deadline tells */
+    if (round == NULL) {
+        miss(runtime);
+        return;
+    }
     *round = (struct round_order){.mem = runtime->mem, .kind = kind, .id = id, .bytes = carried};
     round->order.act = act_round;
     if (status != SLUICE_OK && error != NULL)
@@ -133,8 +144,8 @@ void sl_runtime_on_note(void *context, const struct sl_note *note)
     struct sluice_runtime *runtime = context;
     struct note_order *carried = sl_new(runtime->mem, sizeof *carried, "note");
     if (carried == NULL) {
-        SL_LOG(&runtime->log, SLUICE_LOG_ERROR, "runtime", "out of memory for a note of the control plane");
-        return; /* the stall deadline tells */
+        miss(runtime);
+        return;
     }
     carried->order.act = act_note;
     carried->runtime = runtime;

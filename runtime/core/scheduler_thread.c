@@ -11,6 +11,7 @@
 
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/sealed.h"
+#include "runtime/core/transfer_object.h"
 
 /* While the backend has launches in progress it wants to be polled (NCCL's non-blocking mode). */
 #define BUSY_SLEEP_NS (50 * SLUICE_MICROSECOND)
@@ -61,11 +62,16 @@ void sl_runtime_end(struct sluice_runtime *runtime)
     pthread_mutex_unlock(&runtime->lock);
     empty_mailbox(driver);
     /* What is still in flight may use staging and sets: then they are left as they are. */
+    while (sl_transfer_leave_late(driver, UINT64_MAX))
+        ;
+    if (driver->in_flight == 0)
+        sl_transfer_free_stuck(driver);
     while (driver->in_flight == 0 && driver->seals != NULL)
         sl_sealed_drop(driver->seals);
     sl_driver_close(driver);
     sl_notices_post(&runtime->notices, SLUICE_EVENT_CLOSED, NULL, runtime->identity.rank, sl_now(runtime->clock), NULL);
-    sl_runtime_release(runtime); /* the scheduler's */
+    if (!driver->abandoned)
+        sl_runtime_release(runtime); /* the scheduler's */
 }
 
 static void report_opened(struct sluice_runtime *runtime, sluice_status status)

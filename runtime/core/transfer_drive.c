@@ -68,24 +68,57 @@ sluice_status sl_transfer_tables(struct sluice_transfer *transfer)
     return SLUICE_OK;
 }
 
-/* Nothing of it is left in the driver; RELEASED comes after its gates and buffers are free, unless they never are. */
+/* What the transfer has on the device beside the plan's own sets. */
+static void close_tables(struct sluice_transfer *transfer)
+{
+    sl_agree_drop(transfer);
+    if (transfer->view != &transfer->sealed->full)
+        sl_view_close_sets(transfer->sealed, transfer->view);
+}
+
+static void wait_to_leave(struct sl_driver *driver, struct sluice_transfer *transfer)
+{
+    if (transfer->leaving)
+        return;
+    transfer->leaving = 1;
+    transfer->leave_by = sl_deadline(driver->now, driver->config.stall_timeout_ns);
+    transfer->next = driver->leaving;
+    driver->leaving = transfer;
+}
+
+static void unlink_leaving(struct sl_driver *driver, struct sluice_transfer *transfer)
+{
+    struct sluice_transfer **link = &driver->leaving;
+    if (!transfer->leaving)
+        return;
+    while (*link != transfer)
+        link = &(*link)->next;
+    *link = transfer->next;
+    transfer->leaving = 0;
+}
+
+/*
+ * Nothing of it is left in the driver, but for one whose operations the device never gave back: it keeps its tables,
+ * and with them its plan. RELEASED comes after its gates and buffers are free,
+ * unless they never are.
+ */
 static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _Bool released)
 {
     struct sl_sealed *sealed = transfer->sealed;
     struct sluice_plan *plan = transfer->plan;
     transfer->leaving_released = released;
-    transfer->leaving = driver->digesting == transfer;
-    if (transfer->leaving)
-        return; /* its sources are still being read */
+    if (released && (driver->digesting == transfer || transfer->parts > 0)) {
+        wait_to_leave(driver, transfer);
+        return;
+    }
+    unlink_leaving(driver, transfer);
     sl_agree_end(driver, transfer);
     driver->agreeing -= transfer->verify || transfer->changed_only;
     if (released)
-        sl_agree_drop(transfer); /* else the device may never let go of it */
+        close_tables(transfer);
     for (uint32_t i = 0; i < transfer->config.gate_count; i++)
         sl_gate_end(driver, &transfer->waits[i]);
     sl_transfer_drop_gates(transfer);
-    if (transfer->view != &sealed->full)
-        sl_view_close_sets(sealed, transfer->view);
     pass_turn(driver, transfer);
     pthread_mutex_lock(&plan->lock);
     sealed->live--;
@@ -99,12 +132,45 @@ static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _B
     }
     atomic_store_explicit(&transfer->over, 1, memory_order_release);
     sl_delivery_signal(driver->config.delivery);
-    sl_transfer_release(transfer);
+    if (released) {
+        sl_transfer_release(transfer);
+        return;
+    }
+    transfer->next = driver->stuck;
+    driver->stuck = transfer;
+}
+
+void sl_transfer_free_stuck(struct sl_driver *driver)
+{
+    while (driver->stuck != NULL) {
+        struct sluice_transfer *transfer = driver->stuck;
+        driver->stuck = transfer->next;
+        close_tables(transfer);
+        sl_transfer_release(transfer);
+    }
 }
 
 void sl_transfer_leave(struct sl_driver *driver, struct sluice_transfer *transfer)
 {
     leave(driver, transfer, transfer->leaving_released);
+}
+
+uint64_t sl_transfer_leave_timer(const struct sl_driver *driver)
+{
+    uint64_t next = UINT64_MAX;
+    for (const struct sluice_transfer *transfer = driver->leaving; transfer != NULL; transfer = transfer->next)
+        next = transfer->leave_by < next ? transfer->leave_by : next;
+    return next;
+}
+
+_Bool sl_transfer_leave_late(struct sl_driver *driver, uint64_t now)
+{
+    struct sluice_transfer *late = driver->leaving;
+    while (late != NULL && late->leave_by > now)
+        late = late->next;
+    if (late != NULL)
+        leave(driver, late, 0);
+    return late != NULL;
 }
 
 /* The destinations of this rank hold the transfer's version. */

@@ -54,7 +54,10 @@ struct sluice_transfer {
     uint8_t *flags;            /* config.window_flags where they are not the view's */
     struct sl_checks *checks;  /* verify */
     struct sl_agree agree;
-    _Bool leaving, leaving_released; /* it is over but for the digests of its sources */
+    uint32_t parts;                  /* operations on the device that complete no node */
+    struct sluice_error part_error;  /* of the first of them that failed */
+    _Bool leaving, leaving_released; /* it is over but for those, or for the digests of its sources */
+    uint64_t leave_by;
 
     struct sl_order submit;
     struct sl_order ask;
@@ -76,6 +79,7 @@ struct sluice_transfer {
     struct sluice_transfer *leader;   /* the plan's earlier run that this one waits for; NULL: none */
     struct sluice_transfer *follower; /* the one that waits for this run */
     _Bool turn_came;
+    struct sluice_transfer *next; /* driver.leaving, driver.stuck */
 
     uint64_t submitted_ns;
     uint64_t first_launch_ns; /* 0: none yet */
@@ -128,8 +132,14 @@ void sl_transfer_action(struct sl_driver *driver, const struct sl_action *action
 void sl_transfer_publish(struct sl_driver *driver, struct sluice_transfer *transfer);
 /* Makes the sets of a transfer's own view and digests, once the view is known. NOMEM, DEVICE. */
 sluice_status sl_transfer_tables(struct sluice_transfer *transfer);
-/* The rest of the end of a transfer whose sources were still being read. */
+/* Transfers that were never released, once the device has given everything back after all. */
+void sl_transfer_free_stuck(struct sl_driver *driver);
+/* The rest of the end of a transfer some of whose operations were still on the device. */
 void sl_transfer_leave(struct sl_driver *driver, struct sluice_transfer *transfer);
+/* When the first of those that leave has waited long enough. */
+uint64_t sl_transfer_leave_timer(const struct sl_driver *driver);
+/* One that is late at `now` goes without RELEASED; false: there is none. */
+_Bool sl_transfer_leave_late(struct sl_driver *driver, uint64_t now);
 
 static inline _Bool sl_transfer_asked_for(const struct sluice_transfer *transfer, uint32_t param)
 {

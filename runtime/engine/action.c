@@ -15,7 +15,7 @@ static void note_init(const struct sl_engine *engine, const struct run *run, enu
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
     ret->rank = engine->rank;
-    ret->key = run ? run->config.key : 0;
+    ret->key = run ? run->config.key : SL_KEY_NONE;
 }
 
 static void note_error(struct sl_note *note, const struct sluice_error *error)

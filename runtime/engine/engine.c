@@ -229,6 +229,9 @@ void sl_engine_event(struct sl_engine *engine, const struct sl_engine_event *eve
     case SL_EVENT_BROKEN:
         on_broken(engine, event->error);
         break;
+    case SL_EVENT_ALONE:
+        sl_engine_alone(engine, event->error);
+        break;
     }
     sl_engine_desert(engine);
 }

@@ -63,8 +63,11 @@ static void on_stop(struct sl_engine *engine, struct run *run, const struct sl_n
         return;
     }
     _Bool whole = !run->config.shadow && note->a == run->config.windows;
-    if (note->b == SL_REQUEST_CANCEL && whole)
-        return; /* everything was launched: COMPLETED wins */
+    if (note->b == SL_REQUEST_CANCEL && whole) {
+        /* Everything was launched: COMPLETED wins, also over a failure of ours that the arbiter heard too late. */
+        run->failing = run->tell_fail = 0;
+        return;
+    }
     run->halt = (enum sl_request)note->b;
     run->halt_at = (uint32_t)note->a;
     take_error(engine, run, note, &run->error);
@@ -122,11 +125,12 @@ static void on_outcome(struct sl_engine *engine, struct run *run, const struct s
 void sl_engine_orphaned(struct sl_engine *engine, struct run *run)
 {
     struct sluice_error cause = engine->over;
-    if (run->state == RUN_FINAL_VOTE || (run->state == RUN_DECIDE_VOTE && run->tell_vote == 0)) {
-        cause.status = SLUICE_UNDECIDED;
+    _Bool voted = run->state == RUN_FINAL_VOTE || (run->state == RUN_DECIDE_VOTE && run->tell_vote == 0);
+    if (voted) {
         sl_error_set(&cause, SLUICE_UNDECIDED, "run", "%.300s; it had not said the outcome", engine->over.text);
-        sl_run_end(engine, run, SLUICE_EVENT_FAILED, &cause);
-        sl_run_advance(engine, run);
+        run->cause = engine->over;
+        run->tell_failed = 1; /* to an arbiter that is there all the same */
+        sl_fail_told(engine, run, &cause);
     } else if (!sl_run_independent(run)) {
         sl_fail_hard(engine, run, &cause);
     }
@@ -144,17 +148,11 @@ static void stand(struct sl_engine *engine)
     }
 }
 
-static void on_lost(struct sl_engine *engine, const struct sl_note *note)
+void sl_engine_alone(struct sl_engine *engine, const struct sluice_error *cause)
 {
-    if (note->rank != engine->arbiter)
-        return;
+    SL_ASSERT(cause);
     if (!engine->over.status)
-        sl_error_set(&engine->over, SLUICE_PEER_LOST, "run", "%.*s", SL_NOTE_TEXT_MAX - 1, note->text);
-    if (note->a > 0) {
-        engine->arbiter = (uint32_t)note->a - 1;
-        stand(engine);
-        return;
-    }
+        engine->over = *cause;
     engine->orphan = 1;
     for (uint32_t i = 0; i < engine->used; i++) {
         struct run *run = &engine->runs[i];
@@ -162,6 +160,22 @@ static void on_lost(struct sl_engine *engine, const struct sl_note *note)
             sl_engine_orphaned(engine, run);
         sl_run_advance(engine, run);
     }
+}
+
+static void on_lost(struct sl_engine *engine, const struct sl_note *note)
+{
+    struct sluice_error cause;
+    if (note->rank != engine->arbiter)
+        return;
+    sl_error_set(&cause, SLUICE_PEER_LOST, "run", "%.*s", SL_NOTE_TEXT_MAX - 1, note->text);
+    if (note->a == 0) {
+        sl_engine_alone(engine, &cause);
+        return;
+    }
+    if (!engine->over.status)
+        engine->over = cause;
+    engine->arbiter = (uint32_t)note->a - 1;
+    stand(engine);
 }
 
 static void on_poison(struct sl_engine *engine, const struct sl_note *note)

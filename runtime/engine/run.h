@@ -212,7 +212,8 @@ void sl_run_commit(struct sl_engine *engine, struct run *run);
 
 /* note.c */
 void sl_engine_note(struct sl_engine *engine, const struct sl_note *note);
-/* The arbiter is gone and will not answer: ends the run as far as this rank can know how. */
+/* The arbiter is gone and will not answer: ends all runs, or one, as far as this rank can know how. */
+void sl_engine_alone(struct sl_engine *engine, const struct sluice_error *cause);
 void sl_engine_orphaned(struct sl_engine *engine, struct run *run);
 /* A world of one: answers what would have gone to the arbiter. */
 void sl_engine_answer(struct sl_engine *engine, struct run *run, const struct sl_note *note);

@@ -3,7 +3,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "support/world.h"
+#include "tools/faults/world.h"
 
 enum { SEEDS = 300 };
 
@@ -103,7 +103,8 @@ Test(engine_world, everything_at_once)
     run_seeds(WORLD_FAULTS & ~(uint32_t)WORLD_LOSE_FIRST, 17000, 2 * SEEDS);
 }
 
-/* Takeovers: a second loss, an absent rank, a failure told before the standing, an abort beside a success. */
+/* Takeovers: a second loss, an absent rank, a failure told before the standing, an abort beside a success. Then a cancel at
+ * the last window, beside a deadline. */
 Test(engine_world, seeds_that_once_failed)
 {
     static const struct world_options options[] = {
@@ -112,6 +113,7 @@ Test(engine_world, seeds_that_once_failed)
         {.seed = 519652, .faults = WORLD_LOSE_FIRST},
         {.seed = 601130, .faults = WORLD_LOSE_FIRST | WORLD_NODE_FAILS},
         {.seed = 602946, .faults = WORLD_LOSE_FIRST | WORLD_NODE_FAILS},
+        {.seed = 158085, .faults = WORLD_FAULTS},
     };
     struct world_result result;
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)

@@ -1,5 +1,5 @@
 /*
- * Many made-up worlds (tests/support/world.h), each with faults drawn by its seed; a sanitizer's target and
+ * Many made-up worlds (tools/faults/world.h), each with faults drawn by its seed; a sanitizer's target and
  * the nightly run. Arguments: count of seeds (default 2000), first seed (default 0), faults (default: drawn).
  * The first seed that fails is printed with what it waits for, and ends the run with status 1.
  */
@@ -7,17 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/base/hash.h"
-#include "support/world.h"
-
-/* Most seeds get two kinds of fault, every eighth none, every eighth all. */
-static uint32_t draw_faults(uint64_t seed)
-{
-    uint64_t value = sl_mix64(seed ^ UINT64_C(0x5eed));
-    uint32_t two = 1u << (value >> 8) % 15 | 1u << (value >> 16) % 15;
-    uint32_t faults = value % 8 == 0 ? 0 : value % 8 == 1 ? (uint32_t)WORLD_FAULTS : two;
-    return faults | ((value >> 32) % 16 == 0 ? (uint32_t)WORLD_ALONE : 0);
-}
+#include "tools/faults/draw.h"
+#include "tools/faults/world.h"
 
 static uint64_t argument(int argc, char **argv, int index, uint64_t otherwise)
 {
@@ -34,7 +25,7 @@ int main(int argc, char **argv)
     for (uint64_t seed = first; seed < first + count; seed++) {
         struct world_options options = {.seed = seed, .faults = (uint32_t)faults};
         if (faults == UINT64_MAX)
-            options.faults = draw_faults(seed);
+            options.faults = faults_of_world(seed);
         if (!world_run(&options, &result)) {
             printf("%s", result.text);
             return 1;

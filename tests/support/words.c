@@ -60,7 +60,7 @@ static void say_told(const struct sl_note *note)
         say("BROKEN");
         break;
     case SL_NOTE_STANDING:
-        if (note->key == 0)
+        if (note->key == SL_KEY_NONE)
             say("STANDING end");
         else
             say("STANDING voted %#x seen %#x%s%s", (unsigned)note->c, (unsigned)note->d, note->status ? " " : "",

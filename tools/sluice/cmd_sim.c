@@ -10,6 +10,7 @@
 #include "runtime/base/parse.h"
 #include "runtime/core/simulation.h"
 #include "scheduler/cost.h"
+#include "sim_faults.h"
 #include "timeline.h"
 
 enum {
@@ -23,6 +24,9 @@ enum {
     OPT_COMPARE,
     OPT_LOCKSTEP,
     OPT_TIMELINE,
+    OPT_FAULTS,
+    OPT_SEED,
+    OPT_SEEDS,
     OPT_JSON
 };
 
@@ -37,6 +41,9 @@ static const struct tool_option options[] = {
     {"direct-min", "SIZE", "pieces at least this large are messages of their own", OPT_DIRECT_MIN},
     {"lockstep", NULL, "every group waits for the one before it on all ranks, as published executors do", OPT_LOCKSTEP},
     {"timeline", "FILE", "write a picture of ranks by time, as one HTML page", OPT_TIMELINE},
+    {"faults", NULL, "no plan: made-up jobs with faults by seed, until one does not settle as it must", OPT_FAULTS},
+    {"seed", "S", "of --faults: the first (default 0)", OPT_SEED},
+    {"seeds", "N", "of --faults: how many (default 1000; 1 with --seed)", OPT_SEEDS},
     TOOL_GROUP_OPTIONS,
     {"json", NULL, "machine-readable output", OPT_JSON},
     {NULL, NULL, NULL, 0},
@@ -44,7 +51,7 @@ static const struct tool_option options[] = {
 
 static const struct tool_syntax syntax = {
     .command = "sim",
-    .synopsis = "PLAN... [OPTIONS]",
+    .synopsis = "PLAN... [OPTIONS] | --faults [--seed S] [--seeds N]",
     .about = "Simulates a plan on all its ranks in virtual time: makespan against the plan's lower bound (the busiest\n"
              "rank's bytes at link rate), time per stage, peak staging, and when parameters become complete.",
     .options = options,
@@ -56,6 +63,9 @@ struct sim_options {
     struct sl_cost_options cost;
     const char *timeline;
     _Bool compare, json;
+    _Bool faults;
+    uint64_t seed, seeds; /* 0 seeds: the default */
+    _Bool seed_given;
 };
 
 static _Bool take_rate(struct tool_args *args, double *ret)
@@ -96,6 +106,14 @@ static _Bool take_option(struct tool_args *args, int option, struct sim_options 
     case OPT_TIMELINE:
         ret->timeline = args->value;
         return 1;
+    case OPT_FAULTS:
+        ret->faults = 1;
+        return 1;
+    case OPT_SEED:
+        ret->seed_given = 1;
+        return tool_u64(args, &ret->seed);
+    case OPT_SEEDS:
+        return tool_u64(args, &ret->seeds);
     case OPT_JSON:
         ret->json = 1;
         return 1;
@@ -341,6 +359,20 @@ static int compare(struct tool_args *args, struct sim_options *opt, char **paths
     return tool_finish(TOOL_OK);
 }
 
+enum { SEEDS_DEFAULT = 1000 };
+
+static int run_faults(struct tool_args *args, const struct sim_options *opt, int operands)
+{
+    if (!opt->faults)
+        return tool_usage(args, "--seed and --seeds are for --faults");
+    if (operands > 0)
+        return tool_usage(args, "--faults makes its own plans");
+    uint64_t seeds = opt->seeds;
+    if (seeds == 0)
+        seeds = opt->seed_given ? 1 : SEEDS_DEFAULT;
+    return sim_faults(opt->seed, seeds);
+}
+
 int cmd_sim(int argc, char **argv)
 {
     struct tool_args args;
@@ -355,6 +387,8 @@ int cmd_sim(int argc, char **argv)
         return args.status;
     char **paths;
     int count = tool_operands(&args, &paths);
+    if (opt.faults || opt.seed_given || opt.seeds > 0)
+        return run_faults(&args, &opt, count);
     if (opt.compare && count > 0)
         return compare(&args, &opt, paths, count);
     const char *path = tool_one_operand(&args, "PLAN");

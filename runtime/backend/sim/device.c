@@ -111,7 +111,7 @@ static sluice_status open_set(struct sluice_device *device, enum sluice_copy_kin
     struct sluice_set *set = sl_new(sim->mem, sizeof *set + kept * sizeof *pieces, "simulated copy set");
     if (set == NULL)
         return SLUICE_NOMEM;
-    set->mem = sim->mem;
+    set->device = device;
     set->kind = kind;
     set->count = kept;
     for (size_t i = 0; i < count; i++)
@@ -125,7 +125,7 @@ static sluice_status open_set(struct sluice_device *device, enum sluice_copy_kin
 static void close_set(struct sluice_set *set)
 {
     if (set != NULL)
-        sl_free(set->mem, set);
+        sl_free(set->device->sim->mem, set);
 }
 
 /* --- running --- */

@@ -23,7 +23,7 @@ struct sluice_queue {
 };
 
 struct sluice_set {
-    struct sl_mem *mem;
+    struct sluice_device *device;
     enum sluice_copy_kind kind;
     uint64_t bytes;
     size_t count;

@@ -21,7 +21,7 @@ static const char *stands(uint32_t rank, uint32_t run, uint64_t voted, uint64_t 
 
 static const char *stands_no_more(uint32_t rank)
 {
-    return arbiter_told((struct sl_note){.kind = SL_NOTE_STANDING, .rank = rank});
+    return arbiter_told((struct sl_note){.kind = SL_NOTE_STANDING, .rank = rank, .key = SL_KEY_NONE});
 }
 
 enum { VOTED_DECIDE = 1 << SL_PHASE_STAGED | 1 << SL_PHASE_DECIDE, VOTED_FINAL = VOTED_DECIDE | 1 << SL_PHASE_FINAL };

@@ -343,7 +343,7 @@ static void stand(struct test_ranks *ranks, uint32_t first, uint32_t saw)
         struct sl_note note = {.kind = SL_NOTE_STANDING, .key = 5, .a = 4, .c = VOTED, .f = 5};
         note.d = i == saw ? VOTED : 1 << SL_PHASE_STAGED;
         cr_assert_eq(sl_control_tell(ranks->rank[i].control, &note), SLUICE_OK);
-        tell(ranks, i, SL_NOTE_STANDING, 0, 0, 0);
+        tell(ranks, i, SL_NOTE_STANDING, SL_KEY_NONE, 0, 0);
     }
 }
 

@@ -340,7 +340,7 @@ Test(engine_failure, without_rank_0_a_run_that_has_not_voted_fails)
 Test(engine_failure, without_rank_0_a_vote_for_the_decision_leaves_it_undecided)
 {
     start_shadow(4);
-    cr_assert_str_eq(bench_lost(&bench, 0), "FAILED UNDECIDED; VOTE RELEASED; RELEASED; release");
+    cr_assert_str_eq(bench_lost(&bench, 0), "VOTE FINAL PEER_LOST; FAILED UNDECIDED; VOTE RELEASED; RELEASED; release");
     cr_assert_str_eq(words_error.text, "a rank is gone; it had not said the outcome; the old version is "
                                        "untouched");
 }
@@ -350,7 +350,8 @@ Test(engine_failure, without_rank_0_a_decided_version_is_committed)
     start_shadow(4);
     cr_assert_str_eq(bench_outcome(&bench, 0, SL_PHASE_DECIDE, SLUICE_OK), "commit");
     cr_assert_str_eq(bench_lost(&bench, 0), "");
-    cr_assert_str_eq(bench_done(&bench, 0, 0, SL_NODE_COMMIT), "FAILED UNDECIDED; VOTE RELEASED; RELEASED; release");
+    cr_assert_str_eq(bench_done(&bench, 0, 0, SL_NODE_COMMIT),
+                     "VOTE FINAL PEER_LOST; FAILED UNDECIDED; VOTE RELEASED; RELEASED; release");
     cr_assert_str_eq(words_error.text, "a rank is gone; it had not said the outcome; version 7 is in "
                                        "place on this rank");
 }

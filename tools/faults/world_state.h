@@ -1,13 +1,13 @@
 /* world_state.h: what the files of the made-up world share. */
-#ifndef TESTS_SUPPORT_WORLD_STATE_H
-#define TESTS_SUPPORT_WORLD_STATE_H
+#ifndef SL_FAULTS_WORLD_STATE_H
+#define SL_FAULTS_WORLD_STATE_H
 
 #include <stdarg.h>
 
 #include "runtime/base/random.h"
 #include "runtime/control/arbiter.h"
 #include "runtime/engine/engine.h"
-#include "support/world.h"
+#include "tools/faults/world.h"
 
 enum { RANKS_MAX = 5, RUNS_MAX = 4, WINDOWS_MAX = 12, GATES_MAX = 6, ENTRIES_MAX = 256, STEPS_MAX = 40000 };
 

@@ -1,7 +1,7 @@
 /* world_fault.c: requests of the application, losses, broken transports and aborts, when the seed says so. */
 #include <stdio.h>
 
-#include "support/world_state.h"
+#include "tools/faults/world_state.h"
 
 static struct part *any_part(struct world *world, uint32_t rank)
 {

@@ -1,7 +1,7 @@
 /* world_plan.c: draws the runs of a world: windows, landing, gates, who takes part in what. */
 #include <string.h>
 
-#include "support/world_state.h"
+#include "tools/faults/world_state.h"
 
 static uint8_t draw_flags(struct world *world, uint32_t rank)
 {

@@ -7,8 +7,8 @@
  *   different orders hang, as they would with NCCL.
  * - After each step the oracles of world_check.c are asked; at the end everything must be released.
  */
-#ifndef TESTS_SUPPORT_WORLD_H
-#define TESTS_SUPPORT_WORLD_H
+#ifndef SL_FAULTS_WORLD_H
+#define SL_FAULTS_WORLD_H
 
 #include <stddef.h>
 #include <stdint.h>

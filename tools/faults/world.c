@@ -6,14 +6,14 @@
  * - Faults strike at random steps while `faults_left`; gates that are not stuck open at last, pauses are
  *   resumed at last, so every world must settle.
  */
-#include "support/world.h"
+#include "tools/faults/world.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/hash.h"
 #include "runtime/control/arbiter_run.h"
-#include "support/world_state.h"
+#include "tools/faults/world_state.h"
 
 enum happening {
     SUBMIT,

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "support/world_state.h"
+#include "tools/faults/world_state.h"
 
 void backend_launch(struct world *world, uint32_t rank, uint32_t run, uint32_t window, uint8_t flags)
 {

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/world_state.h"
+#include "tools/faults/world_state.h"
 
 static void check_gates(struct world *world, uint32_t rank, uint32_t run, uint32_t window)
 {
