@@ -58,6 +58,12 @@ def print_runs(folder):
             print(f"{name[4:]:28} {seconds:9.5f}  {rate:13.1f}  {rate / LINK:11.2f}  {ratio:13.2f}")
 
 
+def print_gaps(folder):
+    for name in sorted(name for name in os.listdir(folder) if name.startswith("gaps-")):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            print("\n" + file.read().rstrip())
+
+
 def print_torch(folder):
     for plan in ("moe", "colo"):
         torch = objects(folder, "torch-" + plan)
@@ -86,6 +92,7 @@ def main():
     folder = sys.argv[1]
     print_wires(folder)
     print_runs(folder)
+    print_gaps(folder)
     print_torch(folder)
     print_overlap(folder)
     print_last_lines(folder)
