@@ -63,6 +63,8 @@ struct sluice_backend_info {
     uint32_t reserved;
     /* By `describe`: equal texts are one device, whatever number processes know it by. "": ranks may share it. */
     char identity[SLUICE_IDENTITY_MAX];
+    uint64_t
+        transport_cpu_ns; /* by `describe`, when tracing: CPU time within calls of the transport's library so far */
 };
 
 struct sluice_backend_config {
@@ -261,7 +263,10 @@ struct sluice_backend_ops {
     void (*point_close)(struct sluice_point *point);
     /* Enqueues a copy set in a stream of the caller, in whose order it runs. Any thread; the set must stay open. */
     sluice_status (*copy_on)(struct sluice_set *set, void *stream);
-    /* What only an open device knows: `identity`; `channels`, unless variables of NCCL say other numbers. */
+    /*
+     * What only an open device knows: `identity`, `transport_cpu_ns`; `channels`, unless variables of NCCL say other
+     * numbers. Any thread.
+     */
     void (*describe)(struct sluice_device *device, struct sluice_backend_info *ret);
     /*
      * For benchmarks: copies contiguous pieces by the device's own asynchronous copy call, one call a piece, waits, and

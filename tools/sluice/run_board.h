@@ -30,6 +30,7 @@ struct run_seat {
     struct sluice_stage_times stages;
     uint64_t process_ns;   /* CPU time of all its threads in the last refit, from submit to its end */
     uint64_t scheduler_ns; /* CPU time of its scheduler thread in all refits */
+    uint64_t transport_ns; /* what of it went into calls of the transport's library; only when traced */
     uint64_t trace_count, trace_dropped;
     uint8_t gather[RUN_GATHERS][RUN_GATHER_BYTES];
 };

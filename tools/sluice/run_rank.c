@@ -233,6 +233,16 @@ static uint64_t spent_by(clockid_t clock)
     return (uint64_t)spent.tv_sec * SLUICE_SECOND + (uint64_t)spent.tv_nsec;
 }
 
+/* CPU time of the scheduler thread within the transport's library so far. */
+static uint64_t spent_by_transport(const struct rank *rank)
+{
+    const struct sl_driver *driver = &rank->runtime->driver;
+    struct sluice_backend_info info = {.size = sizeof info};
+    if (driver->config.ops->describe != NULL)
+        driver->config.ops->describe(driver->device, &info);
+    return info.transport_cpu_ns;
+}
+
 static sluice_status refit(struct rank *rank, uint32_t number)
 {
     const struct run_options *opt = rank->job->options;
@@ -259,6 +269,7 @@ static sluice_status refit(struct rank *rank, uint32_t number)
     atomic_store(&rank->seat->refit, number + 1);
     clockid_t scheduler = CLOCK_THREAD_CPUTIME_ID;
     SL_IGNORE(pthread_getcpuclockid(rank->runtime->thread, &scheduler));
+    uint64_t transport = spent_by_transport(rank);
     uint64_t before = spent_by(scheduler), process = spent_by(CLOCK_PROCESS_CPUTIME_ID);
     time->begin_ns = sl_now(sl_clock_system());
     status = sluice_submit(rank->plan, &options, &transfer);
@@ -266,6 +277,7 @@ static sluice_status refit(struct rank *rank, uint32_t number)
         return status;
     status = wait_for(rank, transfer, &released, &time->end_ns);
     rank->seat->scheduler_ns += spent_by(scheduler) - before;
+    rank->seat->transport_ns += spent_by_transport(rank) - transport;
     rank->seat->process_ns = spent_by(CLOCK_PROCESS_CPUTIME_ID) - process;
     sluice_transfer_destroy(transfer);
     if (status == SLUICE_OK && verified)

@@ -121,13 +121,15 @@ static void put_stages(struct sl_json_writer *w, const struct sluice_stage_times
     sl_json_object_end(w);
 }
 
-static void put_rank(struct sl_json_writer *w, const struct run_board *board, uint32_t rank)
+static void put_rank(struct sl_json_writer *w, const struct run_job *job, uint32_t rank)
 {
-    const struct run_seat *seat = &board->seats[rank];
+    const struct run_seat *seat = &job->board->seats[rank];
     sl_json_object(w);
     put(w, "rank", rank);
     put(w, "verified_bytes", seat->verified_bytes);
     put_double(w, "scheduler_cpu_seconds", (double)seat->scheduler_ns / 1e9);
+    if (job->options->trace != NULL)
+        put_double(w, "transport_cpu_seconds", (double)seat->transport_ns / 1e9);
     put_stages(w, &seat->stages);
     sl_json_object_end(w);
 }
@@ -162,7 +164,7 @@ static void print_json(const struct run_job *job, struct range range, const stru
     sl_json_key(&w, "ranks");
     sl_json_list(&w);
     for (uint32_t r = range.first; r < range.end; r++)
-        put_rank(&w, board, r);
+        put_rank(&w, job, r);
     sl_json_list_end(&w);
     sl_json_object_end(&w);
     SL_IGNORE(sl_json_end(&w)); /* tool_finish reports a failed stdout */

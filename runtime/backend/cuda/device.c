@@ -121,6 +121,7 @@ static void describe(struct sluice_device *device, struct sluice_backend_info *r
 {
     ret->channels = sl_cuda_channels(device);
     memcpy(ret->identity, device->identity, sizeof ret->identity);
+    ret->transport_cpu_ns = atomic_load(&device->nccl_ns);
 }
 
 /* --- open and close --- */

@@ -133,7 +133,8 @@ struct sluice_device {
     cudaEvent_t time_zero; /* tracing: host time `time_zero_ns` */
     uint64_t time_zero_ns;
     uint64_t staging_bytes;
-    struct sl_ticket *tickets; /* device memory; each launch takes the next */
+    atomic_uint_least64_t nccl_ns; /* tracing: CPU time within NCCL's calls for groups */
+    struct sl_ticket *tickets;     /* device memory; each launch takes the next */
     atomic_uint ticket;
     struct sl_cuda_slab *slabs; /* pinned memory of digest values */
     struct sluice_error sticky; /* the context is lost: everything ends with this */

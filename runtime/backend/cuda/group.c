@@ -7,6 +7,7 @@
 #include "runtime/backend/cuda/device.h"
 
 #include <string.h>
+#include <time.h>
 
 enum { WARM_PEERS = 16, WARM_BYTES = 16, ORDINALS = 64 };
 
@@ -183,12 +184,24 @@ static void advance_warming(struct sluice_group *group)
 
 /* --- running --- */
 
-sluice_status sl_cuda_group_start(struct sluice_group *group, struct sluice_queue *queue, const struct sluice_op *op)
+/* When tracing: what NCCL's calls cost the scheduler thread is told apart from what we do. */
+static uint64_t thread_cpu(const struct sluice_device *device)
 {
-    if (group->state >= SL_CUDA_GROUP_ABORTING || atomic_load(&group->abort_wanted))
-        return sl_fail(SLUICE_ABORTED, "nccl", "the communicator was aborted");
-    if (group->issuing != NULL)
-        return SLUICE_AGAIN;
+    struct timespec spent = {0};
+    if (!device->config.trace)
+        return 0;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return (uint64_t)spent.tv_sec * SLUICE_SECOND + (uint64_t)spent.tv_nsec;
+}
+
+static void note_nccl(struct sluice_device *device, uint64_t before)
+{
+    if (device->config.trace)
+        atomic_fetch_add(&device->nccl_ns, thread_cpu(device) - before);
+}
+
+static ncclResult_t launch(struct sluice_group *group, const struct sluice_queue *queue, const struct sluice_op *op)
+{
     ncclResult_t result = ncclGroupStart();
     for (uint32_t i = 0; result == ncclSuccess && i < op->message_count; i++) {
         const struct sluice_message *message = &op->messages[i];
@@ -198,7 +211,18 @@ sluice_status sl_cuda_group_start(struct sluice_group *group, struct sluice_queu
                      : ncclSend(memory, message->bytes, ncclInt8, (int)message->peer, group->comm, queue->stream);
     }
     ncclResult_t ended = ncclGroupEnd();
-    result = result == ncclSuccess ? ended : result;
+    return result == ncclSuccess ? ended : result;
+}
+
+sluice_status sl_cuda_group_start(struct sluice_group *group, struct sluice_queue *queue, const struct sluice_op *op)
+{
+    if (group->state >= SL_CUDA_GROUP_ABORTING || atomic_load(&group->abort_wanted))
+        return sl_fail(SLUICE_ABORTED, "nccl", "the communicator was aborted");
+    if (group->issuing != NULL)
+        return SLUICE_AGAIN;
+    uint64_t before = thread_cpu(group->device);
+    ncclResult_t result = launch(group, queue, op);
+    note_nccl(group->device, before);
     if (result != ncclSuccess && result != ncclInProgress) {
         fail_group(group, result, "launching a group");
         return sl_fail_copy(&group->error);
@@ -211,7 +235,9 @@ sluice_status sl_cuda_group_start(struct sluice_group *group, struct sluice_queu
 static _Bool settled(struct sluice_group *group, const char *what)
 {
     ncclResult_t state = ncclInProgress;
+    uint64_t before = thread_cpu(group->device);
     ncclResult_t result = ncclCommGetAsyncError(group->comm, &state);
+    note_nccl(group->device, before);
     result = result == ncclSuccess ? state : result;
     if (result == ncclInProgress)
         return 0;
