@@ -1,5 +1,5 @@
 /*
- * aborts.c: two ranks on one GPU; the communicator of rank 0 is aborted in each state that it can be in.
+ * aborts.c: two ranks on one GPU or on two; the communicator of rank 0 is aborted in each state that it can be in.
  *
  * Through the backend's table. Whatever the state, the abort ends what was accepted with ABORTED within its deadline,
  * the communicator is not kept aside, a second abort changes nothing, and everything closes. Exit status 77: no device.
@@ -61,6 +61,7 @@ static sluice_status await(struct rank *rank, uint64_t cookie)
 static void open_device(struct rank *rank)
 {
     const struct sluice_backend_config config = {.size = sizeof config,
+                                                 .device = pair_apart ? rank->number : 0,
                                                  .rank = rank->number,
                                                  .world = 2,
                                                  .max_ctas = 4,
@@ -149,7 +150,7 @@ static int be_rank(struct team *team, uint32_t number, void *user)
     enum moment moment = *(enum moment *)user;
     struct rank rank = {.team = team, .number = number, .ended = {SLUICE_AGAIN, SLUICE_AGAIN, SLUICE_AGAIN}};
     struct sluice_blob blob;
-    pair_share_gpu(number);
+    pair_place(number);
     open_device(&rank);
     if (number == 0) {
         must(rank.ops->group_address(rank.device, &blob), "group_address");
@@ -176,11 +177,11 @@ static int be_rank(struct team *team, uint32_t number, void *user)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    int wrong = 0;
-    if (team_run(1, 0, PAIR_SECONDS, pair_look, NULL) != 0)
-        return PAIR_NO_DEVICE;
+    int wrong = 0, nothing = pair_begin(argc, argv);
+    if (nothing != 0)
+        return nothing;
     for (enum moment moment = OPENING; moment < MOMENTS; moment++) {
         int status = team_run(2, 0, PAIR_SECONDS, be_rank, &moment);
         if (status != 0)

@@ -1,6 +1,7 @@
 /*
- * pairs.c: two ranks on one GPU, each a process, through the public interface: what keeps a copy from being stale, taken
- * away bit by bit; gates that stay closed; slots that are used again; odd shapes; a communicator of the caller's.
+ * pairs.c: two ranks on one GPU or on two, each a process, through the public interface: what keeps a copy from being
+ * stale, taken away bit by bit; gates that stay closed; slots that are used again; odd shapes; a communicator of the
+ * caller's.
  *
  * A bent table stands for a library without one of its orders: each must bring the old bytes, or the scene proves
  * nothing. Exit status 77: no device.
@@ -144,8 +145,8 @@ static void open_rank(struct rank *rank, uint64_t bytes)
     options.rank = options.local_rank = rank->number;
     options.address = "127.0.0.1";
     options.port = rank->port;
-    options.device = 1;
-    options.device_shared = 1;
+    options.device = pair_apart ? rank->number + 1 : 1;
+    options.device_shared = !pair_apart;
     options.backend = "cuda";
     options.stall_timeout_ns = 10 * SLUICE_SECOND;
     const struct sl_runtime_hooks hooks = {.backend = bend_table(rank->scene)};
@@ -437,18 +438,18 @@ static int be_rank(struct team *team, uint32_t number, void *user)
 {
     const struct request *request = user;
     struct rank rank = {.team = team, .number = number, .port = request->port, .scene = request->scene};
-    pair_share_gpu(number);
+    pair_place(number);
     rank.scene->run(&rank);
     sluice_plan_destroy(rank.plan);
     sluice_runtime_close_wait(rank.runtime);
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    int wrong = 0;
-    if (team_run(1, 0, PAIR_SECONDS, pair_look, NULL) != 0)
-        return PAIR_NO_DEVICE;
+    int wrong = 0, nothing = pair_begin(argc, argv);
+    if (nothing != 0)
+        return nothing;
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
         struct request request = {&scenes[i], test_free_port()};
         int status = team_run(2, 0, PAIR_SECONDS, be_rank, &request);
