@@ -179,6 +179,8 @@ static void open_job(struct job *job)
     job->sim = sl_sim_create(&sim, job->ranks, job->mem);
     job->arbiter = job->ranks > 1 ? sl_arbiter_create(&arbiter) : NULL;
     SL_ASSERT(job->sim != NULL && (job->ranks == 1 || job->arbiter != NULL));
+    job->theirs.fail_in = job->options.fail_allocation;
+    job->fail_call = job->options.fail_call;
     job_app_open(job);
     job_faults_arm(job);
     SL_ASSERT(sl_sim_at(job->sim, JOB_FAULTS_END, end_faults, job, 0) == SLUICE_OK);
@@ -214,6 +216,7 @@ _Bool job_run(const struct job_options *options, struct job_result *ret)
     run_until(&job, is_settled, JOB_OVER, "not settled");
     close_all(&job);
     run_until(&job, is_closed, 2 * JOB_OVER, "not closed");
+    ret->struck |= job.theirs.failed > 0;
     if (!job.failed)
         check_job(&job);
     _Bool good = !job.failed;

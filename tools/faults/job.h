@@ -35,11 +35,15 @@ enum job_fault {
 struct job_options {
     uint64_t seed;
     uint32_t faults; /* enum job_fault; the seed draws when and where */
+    /* Beside those, from the opening of the first rank on: the n-th fails, the first is 1; 0: none. */
+    uint64_t fail_allocation; /* of the library's */
+    uint64_t fail_call;       /* of a backend */
 };
 
 struct job_result {
     uint64_t steps;
     uint64_t trace; /* equal for equal options */
+    _Bool struck;   /* there was an n-th */
     uint32_t succeeded, cancelled, failed, aborts, seals_failed;
     char text[4096]; /* what went wrong, for people; "" when nothing did */
 };

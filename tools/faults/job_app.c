@@ -300,18 +300,23 @@ static void open_rank(struct job *job, struct job_rank *rank)
     sluice_status status = sl_runtime_open_with(&options, &hooks, &rank->runtime);
     for (uint32_t p = 0; status == SLUICE_OK && p < job->plans; p++)
         status = make_plan(rank, p);
-    if (status != SLUICE_OK)
-        job_violated(job, "rank %u does not open: %s", rank->number, sluice_last_error()->text);
     rank->woken = 1;
-    job_later(job, SOON, seal_next, rank, 0);
+    if (status == SLUICE_OK)
+        job_later(job, SOON, seal_next, rank, 0);
+    else if (rank->runtime != NULL)
+        job_later(job, SOON, close_now, rank, 0);
+    else
+        job_gone(job, rank, SLUICE_CLOSED); /* a real bootstrap would fail on all ranks */
+    if (status != SLUICE_OK && job->theirs.failed == 0 && !job->result->struck)
+        job_violated(job, "rank %u does not open: %s", rank->number, sluice_last_error()->text);
 }
 
 void job_app_open(struct job *job)
 {
-    for (uint32_t r = 0; r < job->ranks && !job->failed; r++) {
+    for (uint32_t r = 0; r < job->ranks; r++)
         job->rank[r] = (struct job_rank){.job = job, .number = r, .wanted = UINT64_MAX};
+    for (uint32_t r = 0; r < job->ranks && !job->failed; r++)
         open_rank(job, &job->rank[r]);
-    }
 }
 
 /* After an abort that failed a transfer is over without RELEASED: its buffers are never free. */

@@ -301,6 +301,8 @@ static void count_run(struct job *job, const struct job_run *run)
 static void check_reason(struct job *job, const struct job_run *run)
 {
     uint32_t faults = job->options.faults & ~(uint32_t)JOB_HARMLESS;
+    if (job->result->struck)
+        return;
     if (faults == 0 && !success(run))
         job_violated(job, "rank %u failed without a fault: %s", run->rank->number, run->error.text);
     if (faults == JOB_CANCEL && run->end == SLUICE_EVENT_FAILED)
@@ -331,6 +333,6 @@ void check_job(struct job *job)
         for (uint32_t i = 0; i < job->spec[p].runs; i++)
             check_run(job, p, i);
     uint32_t faults = job->options.faults & ~(uint32_t)(JOB_HARMLESS | JOB_CANCEL);
-    if (faults == 0 && job->result->seals_failed > 0)
+    if (faults == 0 && !job->result->struck && job->result->seals_failed > 0)
         job_violated(job, "a seal failed without a fault");
 }

@@ -18,6 +18,15 @@ static const struct sluice_backend_ops *sim(void)
     return sl_sim_backend();
 }
 
+static sluice_status count_call(struct job_rank *rank)
+{
+    struct job *job = rank->job;
+    if (job->fail_call == 0 || --job->fail_call > 0)
+        return SLUICE_OK;
+    job->result->struck = 1;
+    return sl_fail(SLUICE_DEVICE, "device", "a made-up failure of a call");
+}
+
 static void wake(void *context)
 {
     struct job_rank *rank = context;
@@ -41,7 +50,9 @@ static sluice_status open_device(const struct sluice_backend_config *config, str
     copy.extra = rank->job->sim;
     copy.wake = wake;
     copy.wake_context = rank;
-    sluice_status status = sim()->open(&copy, ret);
+    sluice_status status = count_call(rank);
+    if (status == SLUICE_OK)
+        status = sim()->open(&copy, ret);
     if (status == SLUICE_OK)
         rank->device = *ret;
     return status;
@@ -66,8 +77,9 @@ static sluice_status opened(struct sluice_device *device, sluice_status status)
 /* Every call that makes something fails on a broken device. */
 static sluice_status broken(const struct sluice_device *device)
 {
-    const struct job_rank *rank = rank_of(device);
-    return rank->sticky ? sl_fail(SLUICE_DEVICE, "device", "a made-up broken device") : SLUICE_OK;
+    struct job_rank *rank = rank_of(device);
+    sluice_status status = count_call(rank);
+    return status == SLUICE_OK && rank->sticky ? sl_fail(SLUICE_DEVICE, "device", "a made-up broken device") : status;
 }
 
 static sluice_status allocate(struct sluice_device *device, enum sluice_memory kind, uint64_t bytes, void **ret)
@@ -185,6 +197,8 @@ static sluice_status poll(struct sluice_device *device, struct sluice_completion
     struct job_rank *rank = rank_of(device);
     uint64_t now = sl_sim_now(rank->job->sim);
     *ret_count = 0;
+    if (count_call(rank) != SLUICE_OK)
+        return SLUICE_DEVICE;
     if (rank->sticky && rank->sticky_poll)
         return broken(device);
     take(rank);
@@ -201,6 +215,9 @@ static sluice_status poll(struct sluice_device *device, struct sluice_completion
 
 static sluice_status arm(struct sluice_device *device)
 {
+    sluice_status status = count_call(rank_of(device));
+    if (status != SLUICE_OK)
+        return status;
     return rank_of(device)->held_count > 0 ? SLUICE_BUSY : sim()->arm(device);
 }
 
@@ -214,6 +231,9 @@ static sluice_status abort_group(struct sluice_group *group)
 {
     struct job_rank *rank = rank_of(group->device);
     rank->job->result->aborts++;
+    sluice_status status = count_call(rank);
+    if (status != SLUICE_OK)
+        return status;
     if (rank->abort_late == 0)
         return sim()->abort(group);
     uint64_t at = sl_sim_now(rank->job->sim) + job_below(rank->job, rank->abort_late);

@@ -140,6 +140,7 @@ struct job {
     struct job_rank rank[JOB_RANKS];
     struct job_round round[JOB_ROUNDS];
     uint64_t fill;
+    uint64_t fail_call; /* calls of a backend until one fails; 0: none does */
     _Bool faults_over;
     _Bool failed;
 };
