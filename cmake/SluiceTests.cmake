@@ -43,6 +43,13 @@ if(SLUICE_CRITERION)
   endforeach()
 endif()
 
+# A test that lets socket calls fail gets them before the system does.
+if(TARGET unit_control_sockets_test)
+  foreach(call socket bind listen connect accept4 getsockname getsockopt setsockopt send recv)
+    target_link_options(unit_control_sockets_test PRIVATE -Wl,--wrap=${call})
+  endforeach()
+endif()
+
 file(GLOB stress_sources CONFIGURE_DEPENDS tests/stress/*.c)
 foreach(source IN LISTS stress_sources)
   sluice_test_program(${source} name)

@@ -96,17 +96,17 @@ Test(job, everything_at_once)
 Test(job, seeds_that_once_failed)
 {
     static const struct job_options options[] = {
-        {67, JOB_REFUSED | JOB_NOMEM},
-        {386, JOB_SLOW | JOB_NOMEM},
-        {90, JOB_REFUSED | JOB_STICKY},
-        {244, JOB_LATE | JOB_CLOSE},
-        {1670, JOB_REFUSED | JOB_ABORT_LATE},
-        {89, JOB_FAULTS},
-        {359, JOB_REFUSED | JOB_SLOW},
-        {9044, JOB_REFUSED | JOB_FAILS},
-        {13454, JOB_FAULTS},
-        {39832, JOB_REFUSED | JOB_LATE},
-        {2221, JOB_FAULTS},
+        {.seed = 67, .faults = JOB_REFUSED | JOB_NOMEM},
+        {.seed = 386, .faults = JOB_SLOW | JOB_NOMEM},
+        {.seed = 90, .faults = JOB_REFUSED | JOB_STICKY},
+        {.seed = 244, .faults = JOB_LATE | JOB_CLOSE},
+        {.seed = 1670, .faults = JOB_REFUSED | JOB_ABORT_LATE},
+        {.seed = 89, .faults = JOB_FAULTS},
+        {.seed = 359, .faults = JOB_REFUSED | JOB_SLOW},
+        {.seed = 9044, .faults = JOB_REFUSED | JOB_FAILS},
+        {.seed = 13454, .faults = JOB_FAULTS},
+        {.seed = 39832, .faults = JOB_REFUSED | JOB_LATE},
+        {.seed = 2221, .faults = JOB_FAULTS},
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         run_one(options[i].seed, options[i].faults);

@@ -219,3 +219,28 @@ _Bool test_wait_lost(struct test_rank *rank, uint32_t lost, struct sl_note *ret)
     SL_IGNORE(pthread_mutex_unlock(&rank->lock));
     return good;
 }
+
+_Bool test_ranks_live(struct test_ranks *ranks, uint64_t round_timeout_ns)
+{
+    test_ranks_open(ranks, 3);
+    _Bool good = ranks->rank[0].opened == SLUICE_OK && ranks->rank[1].opened == SLUICE_OK;
+    uint32_t before[2] = {ranks->rank[0].rounds, ranks->rank[1].rounds};
+    _Bool given[2] = {0, 0};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sl_note note = {.kind = SL_NOTE_JOIN, .key = 1, .a = 2, .b = 1};
+        struct test_rank *rank = &ranks->rank[i];
+        if (rank->opened != SLUICE_OK)
+            continue;
+        good = sl_control_tell(rank->control, &note) == SLUICE_OK && good;
+        given[i] = sl_control_round(rank->control, 1, 1, "x", 1, round_timeout_ns) == SLUICE_OK;
+        good = good && given[i];
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!given[i])
+            continue;
+        SL_ASSERT(test_wait_rounds(&ranks->rank[i], before[i] + 1));
+        good = good && ranks->rank[i].round_status == SLUICE_OK;
+    }
+    test_ranks_close(ranks, 3);
+    return good;
+}

@@ -54,6 +54,12 @@ void test_ranks_close(struct test_ranks *ranks, uint32_t which);
 /* Closes all, removes the directory, frees. */
 void test_ranks_end(struct test_ranks *ranks);
 
+/*
+ * Ranks 0 and 1 open, do one round and a few notes, and close; true when all of it went well. A round that was given
+ * and does not end ends the test.
+ */
+_Bool test_ranks_live(struct test_ranks *ranks, uint64_t round_timeout_ns);
+
 /* Each waits at most 20 s; false when it did not come. */
 _Bool test_wait_rounds(struct test_rank *rank, uint32_t count);
 _Bool test_wait_note(struct test_rank *rank, uint32_t kind, uint64_t key, struct sl_note *ret);
