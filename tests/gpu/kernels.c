@@ -1,5 +1,5 @@
 /*
- * kernels.c: the copy kernels against a plain copy on the CPU; a program of its own, for the sanitizers of CUDA.
+ * kernels.c: the copy and digest kernels against the CPU; a program of its own, for the sanitizers of CUDA.
  *
  * - Everything goes through the backend's table, so descriptors and kernels are tested together.
  * - Memory is written with random bytes, NaN patterns among them, and every byte outside of the pieces must stay.
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/backend/registry.h"
+#include "runtime/backend/strided.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/base/random.h"
@@ -83,20 +84,47 @@ static void close_bench(struct bench *bench)
     ops->close(bench->device);
 }
 
-static void copy(struct bench *bench, const struct sluice_copy *pieces, size_t count)
+static void run_op(struct bench *bench, const struct sluice_op *op)
 {
-    struct sluice_set *set = NULL;
     struct sluice_completion done;
     uint32_t got = 0;
-    must(bench->ops->set_open(bench->device, SLUICE_COPY_LOCAL, pieces, count, &set), "set_open");
-    const struct sluice_op op = {.kind = SLUICE_OP_COPY, .set = set, .notify = 1};
-    must(bench->ops->submit(bench->queue, &op), "submit");
+    must(bench->ops->submit(bench->queue, op), "submit");
     uint64_t deadline = now(NULL) + 60 * SLUICE_SECOND;
     while (got == 0 && now(NULL) < deadline)
         must(bench->ops->poll(bench->device, &done, 1, &got), "poll");
     if (got == 0 || done.status != SLUICE_OK) {
-        fprintf(stderr, "kernels: the copy did not end: %s\n", got == 0 ? "deadline" : done.error.text);
+        fprintf(stderr, "kernels: an operation did not end: %s\n", got == 0 ? "deadline" : done.error.text);
         exit(1);
+    }
+}
+
+static void copy(struct bench *bench, const struct sluice_copy *pieces, size_t count)
+{
+    struct sluice_set *set = NULL;
+    must(bench->ops->set_open(bench->device, SLUICE_COPY_LOCAL, pieces, count, &set), "set_open");
+    run_op(bench, &(struct sluice_op){.kind = SLUICE_OP_COPY, .set = set, .notify = 1});
+    bench->ops->set_close(set);
+}
+
+/* The sources' digests, twice: a set may run again. */
+static void check_digests(struct bench *bench, const struct sluice_copy *pieces, size_t count, uint32_t round)
+{
+    uint64_t digests[PIECES_MAX];
+    struct sluice_set *set = NULL;
+    must(bench->ops->set_open(bench->device, SLUICE_COPY_DIGEST, pieces, count, &set), "set_open");
+    for (int again = 0; again < 2; again++) {
+        memset(digests, 0, sizeof digests);
+        run_op(bench, &(struct sluice_op){.kind = SLUICE_OP_DIGEST, .set = set, .digests = digests, .notify = 1});
+        for (size_t p = 0; p < count; p++) {
+            struct sluice_strided place = pieces[p].from; /* the same bytes in memory of the host */
+            place.address += (uint64_t)(uintptr_t)bench->from - (uint64_t)(uintptr_t)bench->device_from;
+            uint64_t expected = sl_strided_digest(&place, pieces[p].bytes);
+            if (digests[p] == expected)
+                continue;
+            fprintf(stderr, "kernels: round %u: the digest of piece %zu is %llx, not %llx\n", round, p,
+                    (unsigned long long)digests[p], (unsigned long long)expected);
+            exit(1);
+        }
     }
     bench->ops->set_close(set);
 }
@@ -170,6 +198,7 @@ static void run_round(struct bench *bench, uint32_t round)
     move(bench, bench->from, bench->device_from);
     move(bench, bench->to, bench->device_to);
     copy(bench, pieces, count);
+    check_digests(bench, pieces, count, round);
     move(bench, bench->device_to, bench->to);
     for (uint64_t i = 0; i < bench->bytes; i++)
         if (bench->to[i] != bench->expected[i]) {

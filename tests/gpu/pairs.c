@@ -14,10 +14,10 @@
 #include "sluice/cuda.h"
 #include "support/ranks.h"
 
-enum { BYTES = 4 << 20, DELAY_MS = 50, PARAMS_MAX = 8, JUNK_BYTES = 64 << 20, JUNK_PIECES = 512, SETS_MAX = 64 };
+enum { BYTES = 4 << 20, DELAY_MS = 50, PARAMS_MAX = 8, JUNK_BYTES = 64 << 20, JUNK_PIECES = 1024, SETS_MAX = 64 };
 
 /* What a bent table leaves out. */
-enum bend { STRAIGHT, NO_GATE_QUERY, PACK_ASIDE, UNPACK_ASIDE };
+enum bend { STRAIGHT, NO_GATE_QUERY, PACK_ASIDE, UNPACK_ASIDE, NO_POINT_WAIT };
 
 struct rank;
 struct scene {
@@ -116,6 +116,11 @@ static sluice_status bent_query(struct sluice_point *point, struct sluice_error 
     return bent_by->bend == NO_GATE_QUERY ? SLUICE_OK : real->point_query(point, error);
 }
 
+static sluice_status bent_wait(struct sluice_point *point, void *stream)
+{
+    return bent_by->bend == NO_POINT_WAIT ? SLUICE_OK : real->point_wait(point, stream);
+}
+
 static const struct sluice_backend_ops *bend_table(const struct scene *scene)
 {
     static struct sluice_backend_ops bent;
@@ -126,6 +131,7 @@ static const struct sluice_backend_ops *bend_table(const struct scene *scene)
     bent.set_open = bent_set_open;
     bent.submit = bent_submit;
     bent.point_query = bent_query;
+    bent.point_wait = bent_wait;
     bent_by = scene;
     if (scene->slow_pack || scene->slow_unpack)
         cuda(cudaMalloc(&junk, JUNK_BYTES), "malloc");
@@ -248,6 +254,30 @@ static void read_without_waiting(struct rank *rank)
     must(sluice_transfer_wait(transfer, 30 * SLUICE_SECOND), "wait");
     sluice_transfer_destroy(transfer);
     sluice_gate_destroy(options.source_gate);
+}
+
+/* What a stream reads that waits on the device for a transfer whose source is packed slowly. */
+static void read_behind_the_transfer(struct rank *rank)
+{
+    sluice_transfer *transfer = NULL;
+    cudaStream_t stream;
+    sluice_status status = SLUICE_AGAIN;
+    uint8_t byte = 0;
+    open_rank(rank, BYTES);
+    add(rank, 0, 1, 0, 0, BYTES);
+    seal(rank, NULL);
+    cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    must(sluice_submit(rank->plan, NULL, &transfer), "submit");
+    while (rank->number == 1 && (status = sluice_cuda_wait(transfer, stream)) == SLUICE_AGAIN)
+        ;
+    if (rank->number == 1) {
+        must(status, "cuda_wait");
+        cuda(cudaMemcpyAsync(&byte, rank->memory + BYTES - 1, 1, cudaMemcpyDeviceToHost, stream), "read");
+        cuda(cudaStreamSynchronize(stream), "read");
+        report(rank, byte);
+    }
+    must(sluice_transfer_wait(transfer, 30 * SLUICE_SECOND), "wait");
+    sluice_transfer_destroy(transfer);
 }
 
 /* Rank 1 never opens its consumer gate: neither rank has a kernel on the device meanwhile, and both are told. */
@@ -419,6 +449,12 @@ static const struct scene scenes[] = {
      .slow_pack = 1,
      .expected = 1},
     {.name = "a reader that does not wait", .run = read_without_waiting, .expected = 9},
+    {.name = "a reader that waits on the device", .run = read_behind_the_transfer, .slow_pack = 1, .expected = 1},
+    {.name = "without that wait",
+     .run = read_behind_the_transfer,
+     .bend = NO_POINT_WAIT,
+     .slow_pack = 1,
+     .expected = 9},
     {.name = "a consumer gate that stays closed", .run = gate_stays_closed, .expected = 9},
     {.name = "two slots, five windows, the first unpacked slowly",
      .run = reuse_slots,

@@ -168,7 +168,7 @@ static sluice_status open_refits(struct overlap *overlap, const struct row *row)
     runtime_options.backend = "cuda";
     runtime_options.max_ctas = row->ctas;
     runtime_options.queue_priority = row->high;
-    seal_options.local_window_bytes = overlap->window;
+    seal_options.local_window_bytes = row->pace_gbps != 0 ? overlap->window : 0;
     sluice_status status = sluice_runtime_open(&runtime_options, &overlap->runtime);
     if (status == SLUICE_OK)
         status = bench_local_plan(overlap->sizes, overlap->places, overlap->tensors, overlap->from, overlap->to,
