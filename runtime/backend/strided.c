@@ -7,39 +7,10 @@
 
 #include "runtime/backend/digest.h"
 
-/* A place in a strided region. */
-struct cursor {
-    uint64_t address;
-    uint64_t left; /* in this row */
-    uint64_t row_bytes;
-    uint64_t step; /* from the end of a row to the beginning of the next; wraps for pitch < row_bytes */
-};
-
-static struct cursor cursor_at(const struct sluice_strided *place, uint64_t delta)
-{
-    /* Most pieces begin in their first row: two divisions a piece would cost as much as 1 KiB of copying. */
-    uint64_t row = place->begin < place->row_bytes ? 0 : place->begin / place->row_bytes;
-    uint64_t column = place->begin - row * place->row_bytes;
-    return (struct cursor){.address = place->address + delta + row * place->pitch + column,
-                           .left = place->row_bytes - column,
-                           .row_bytes = place->row_bytes,
-                           .step = place->pitch - place->row_bytes};
-}
-
-static void advance(struct cursor *cursor, uint64_t bytes)
-{
-    cursor->address += bytes;
-    cursor->left -= bytes;
-    if (cursor->left == 0) {
-        cursor->address += cursor->step;
-        cursor->left = cursor->row_bytes;
-    }
-}
-
 void sl_strided_copy(const struct sluice_copy *piece, uint64_t delta)
 {
-    struct cursor from = cursor_at(&piece->from, delta);
-    struct cursor to = cursor_at(&piece->to, 0);
+    struct sl_cursor from = sl_cursor_at(&piece->from, delta);
+    struct sl_cursor to = sl_cursor_at(&piece->to, 0);
     uint64_t left = piece->bytes;
     while (left > 0) {
         uint64_t run = left;
@@ -47,26 +18,26 @@ void sl_strided_copy(const struct sluice_copy *piece, uint64_t delta)
         run = run < to.left ? run : to.left;
         memcpy((void *)(uintptr_t)to.address, (const void *)(uintptr_t)from.address, run);
         left -= run;
-        advance(&from, run);
-        advance(&to, run);
+        sl_cursor_advance(&from, run);
+        sl_cursor_advance(&to, run);
     }
 }
 
 enum { DIGEST_BLOCK = 4096 }; /* whole units */
 
 /* The next bytes of a region in one place: where they are, or gathered into `block`. */
-static const void *next_block(struct cursor *from, uint64_t bytes, uint8_t *block)
+static const void *next_block(struct sl_cursor *from, uint64_t bytes, uint8_t *block)
 {
     const void *there = (const void *)(uintptr_t)from->address;
     if (bytes <= from->left) {
-        advance(from, bytes);
+        sl_cursor_advance(from, bytes);
         return there;
     }
     for (uint64_t at = 0; at < bytes;) {
         uint64_t run = bytes - at < from->left ? bytes - at : from->left;
         memcpy(block + at, (const void *)(uintptr_t)from->address, run);
         at += run;
-        advance(from, run);
+        sl_cursor_advance(from, run);
     }
     return block;
 }
@@ -91,7 +62,7 @@ static uint64_t digest_block(const uint8_t *block, uint64_t bytes, uint64_t firs
 uint64_t sl_strided_digest(const struct sluice_strided *from, uint64_t bytes)
 {
     uint8_t block[DIGEST_BLOCK];
-    struct cursor cursor = cursor_at(from, 0);
+    struct sl_cursor cursor = sl_cursor_at(from, 0);
     uint64_t sum = 0;
     for (uint64_t at = 0; at < bytes;) {
         uint64_t run = bytes - at < DIGEST_BLOCK ? bytes - at : DIGEST_BLOCK;

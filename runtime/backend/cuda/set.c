@@ -6,8 +6,7 @@
  * here touches a stream that carries work.
  */
 #include "runtime/backend/cuda/device.h"
-
-#include <string.h>
+#include "runtime/backend/strided.h"
 
 enum { TILE_BYTES_MIN = 8192 };
 
@@ -18,40 +17,6 @@ struct tiles {
     uint64_t tile_bytes;
 };
 
-/* One end of a run, walked from row to row. */
-struct cursor {
-    uint64_t address; /* of the next byte */
-    uint64_t row_left;
-    uint64_t row_bytes;
-    uint64_t pitch;
-};
-
-static struct cursor cursor_of(const struct sluice_strided *end)
-{
-    if (end->row_bytes == UINT64_MAX || end->row_bytes == end->pitch)
-        return (struct cursor){end->address + end->begin, UINT64_MAX, UINT64_MAX, 0};
-    uint64_t row = end->begin / end->row_bytes, column = end->begin % end->row_bytes;
-    return (struct cursor){end->address + row * end->pitch + column, end->row_bytes - column, end->row_bytes,
-                           end->pitch};
-}
-
-static void step(struct cursor *cursor, uint64_t bytes)
-{
-    cursor->address += bytes;
-    if (cursor->row_left == UINT64_MAX)
-        return;
-    cursor->row_left -= bytes;
-    if (cursor->row_left == 0) {
-        cursor->address += cursor->pitch - cursor->row_bytes;
-        cursor->row_left = cursor->row_bytes;
-    }
-}
-
-static void skip_rows(struct cursor *cursor, uint64_t rows, uint64_t row_bytes)
-{
-    cursor->address += cursor->row_left == UINT64_MAX ? rows * row_bytes : rows * cursor->pitch;
-}
-
 static sluice_status add(struct tiles *tiles, const struct sl_tile *tile)
 {
     sluice_status status =
@@ -61,30 +26,41 @@ static sluice_status add(struct tiles *tiles, const struct sl_tile *tile)
     return status;
 }
 
-static _Bool at_row(const struct cursor *cursor)
+static _Bool is_flat(const struct sl_cursor *cursor)
 {
-    return cursor->row_left == UINT64_MAX || cursor->row_left == cursor->row_bytes;
+    return cursor->row_bytes == UINT64_MAX;
+}
+
+static _Bool at_row(const struct sl_cursor *cursor)
+{
+    return is_flat(cursor) || cursor->left == cursor->row_bytes;
+}
+
+static void skip_rows(struct sl_cursor *cursor, uint64_t rows, uint64_t row_bytes)
+{
+    cursor->address += rows * (is_flat(cursor) ? row_bytes : cursor->pitch);
 }
 
 /* Whole rows of one length at both ends, from here on; 0 when the ends do not fit each other. */
-static uint64_t common_row(const struct cursor *from, const struct cursor *to)
+static uint64_t common_row(const struct sl_cursor *from, const struct sl_cursor *to)
 {
-    if (!at_row(from) || !at_row(to) || (from->row_bytes == UINT64_MAX && to->row_bytes == UINT64_MAX))
+    if (!at_row(from) || !at_row(to) || (is_flat(from) && is_flat(to)))
         return 0;
-    if (from->row_bytes != UINT64_MAX && to->row_bytes != UINT64_MAX && from->row_bytes != to->row_bytes)
+    if (!is_flat(from) && !is_flat(to) && from->row_bytes != to->row_bytes)
         return 0;
     return from->row_bytes < to->row_bytes ? from->row_bytes : to->row_bytes;
 }
 
-static sluice_status add_rows(struct tiles *tiles, struct cursor *from, struct cursor *to, uint64_t row, uint64_t rows)
+static sluice_status add_rows(struct tiles *tiles, struct sl_cursor *from, struct sl_cursor *to, uint64_t row,
+                              uint64_t rows)
 {
     uint64_t most = tiles->tile_bytes / row;
     while (rows > 0) {
         uint64_t now = rows < most ? rows : most;
         struct sl_tile tile = {.from = from->address,
                                .to = to->address,
-                               .from_pitch = from->row_left == UINT64_MAX ? row : from->pitch,
-                               .to_pitch = to->row_left == UINT64_MAX ? row : to->pitch,
+                               .from_pitch = is_flat(from) ? row : from->pitch,
+                               .to_pitch = is_flat(to) ? row : to->pitch,
                                .row_bytes = (uint32_t)row,
                                .rows = (uint32_t)now};
         sluice_status status = add(tiles, &tile);
@@ -99,7 +75,7 @@ static sluice_status add_rows(struct tiles *tiles, struct cursor *from, struct c
 
 static sluice_status add_piece(struct tiles *tiles, const struct sluice_copy *piece)
 {
-    struct cursor from = cursor_of(&piece->from), to = cursor_of(&piece->to);
+    struct sl_cursor from = sl_cursor_at(&piece->from, 0), to = sl_cursor_at(&piece->to, 0);
     uint64_t left = piece->bytes;
     while (left > 0) {
         uint64_t row = common_row(&from, &to);
@@ -112,15 +88,15 @@ static sluice_status add_piece(struct tiles *tiles, const struct sluice_copy *pi
             continue;
         }
         uint64_t run = left;
-        run = run < from.row_left ? run : from.row_left;
-        run = run < to.row_left ? run : to.row_left;
+        run = run < from.left ? run : from.left;
+        run = run < to.left ? run : to.left;
         run = run < tiles->tile_bytes ? run : tiles->tile_bytes;
         struct sl_tile tile = {.from = from.address, .to = to.address, .row_bytes = (uint32_t)run, .rows = 1};
         sluice_status status = add(tiles, &tile);
         if (status != SLUICE_OK)
             return status;
-        step(&from, run);
-        step(&to, run);
+        sl_cursor_advance(&from, run);
+        sl_cursor_advance(&to, run);
         left -= run;
     }
     return SLUICE_OK;
