@@ -68,7 +68,7 @@ static _Bool inside(const struct source *source, const uint8_t *memory, size_t b
 
 Test(blocks, allocations_of_all_sizes_lie_in_blocks_and_keep_their_bytes)
 {
-    enum { LIVE = 24, ROUNDS = 400 };
+    enum { LIVE = 24, ROUNDS = 1000 };
     struct source source = {.count = 0};
     struct sl_blocks *blocks = open_blocks(&source);
     struct sl_random random = {.state = 3};
