@@ -65,6 +65,7 @@ struct sluice_backend_info {
     char identity[SLUICE_IDENTITY_MAX];
     uint64_t
         transport_cpu_ns; /* by `describe`, when tracing: CPU time within calls of the transport's library so far */
+    uint64_t host_staging_bytes; /* pinned memory that an open device has taken */
 };
 
 struct sluice_backend_config {
@@ -90,6 +91,7 @@ struct sluice_backend_config {
      * its own calls it before it returns an error; one that is linked in may leave it alone. May be NULL.
      */
     void (*fail)(const struct sluice_error *error);
+    uint64_t host_staging_bytes_max; /* cuda: of pinned memory for pageable buffers; 0: the default */
 };
 
 /* What a rank is to another one in a communicator. The pairs to warm up are connected when it opens. */
@@ -221,7 +223,10 @@ struct sluice_backend_ops {
     /* Drained before, or the device failed. */
     void (*queue_close)(struct sluice_queue *queue);
 
-    /* A copy set: the pieces are copied; kernels' descriptors are built here, not at submit. NOMEM. */
+    /*
+     * A copy set: the pieces are copied; kernels' descriptors are built here, not at submit. Any memory of the process
+     * will do, pageable memory on a GPU too. NOMEM, LIMIT.
+     */
     sluice_status (*set_open)(struct sluice_device *device, enum sluice_copy_kind kind,
                               const struct sluice_copy *pieces, size_t count, struct sluice_set **ret);
     void (*set_close)(struct sluice_set *set);
@@ -264,8 +269,8 @@ struct sluice_backend_ops {
     /* Enqueues a copy set in a stream of the caller, in whose order it runs. Any thread; the set must stay open. */
     sluice_status (*copy_on)(struct sluice_set *set, void *stream);
     /*
-     * What only an open device knows: `identity`, `transport_cpu_ns`; `channels`, unless variables of NCCL say other
-     * numbers. Any thread.
+     * What only an open device knows: `identity`, `transport_cpu_ns`, `host_staging_bytes`; `channels`, unless variables
+     * of NCCL say other numbers. Any thread.
      */
     void (*describe)(struct sluice_device *device, struct sluice_backend_info *ret);
     /*
@@ -274,6 +279,10 @@ struct sluice_backend_ops {
      */
     sluice_status (*copy_time)(struct sluice_device *device, const struct sluice_copy *pieces, size_t count,
                                uint64_t *ret_ns);
+    /* 1: a set that needs the processor, for memory that the device does not reach: copy_on refuses it (UNSUPPORTED). */
+    uint32_t (*is_staged)(const struct sluice_set *set);
+    /* 1: a group sends from and receives into memory at `address`; 0: only from staging. NULL: any memory will do. */
+    uint32_t (*is_direct)(struct sluice_device *device, uint64_t address);
 };
 
 #ifdef __cplusplus

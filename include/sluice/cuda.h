@@ -51,7 +51,8 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_cuda_wait(sluice_transfer *tran
  * returns, behind the work that is there and before what comes later, and the host is not needed any more. Takes no
  * gates, no shadow landing, no pace, and cannot be cancelled. Events come as for every transfer. Errors: as
  * sluice_submit, and INVALID (a task with another rank, or a gate), STATE (after a rebind, or a capture), AGAIN (a
- * transfer of the plan that came through sluice_submit still runs), DEVICE, UNSUPPORTED.
+ * transfer of the plan that came through sluice_submit still runs), DEVICE, UNSUPPORTED (also: a buffer is in pageable
+ * memory, which needs the host).
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_cuda_submit(sluice_plan *plan,
                                                              const struct sluice_transfer_options *options,

@@ -117,7 +117,7 @@ SLUICE_API uint64_t sluice_plan_bytes(const sluice_plan *plan);
 
 /*
  * Says where this rank's buffer of a parameter is. The memory stays the caller's and must live until
- * the plan is destroyed or rebound; it may be device memory when the backend can reach it. Zero-byte
+ * the plan is destroyed or rebound; it may be device memory when the backend can reach it, and memory of any kind with cuda. Zero-byte
  * buffers may be NULL. Binding again replaces. The seal checks that every task has a buffer that is
  * large enough and that no destination overlaps another buffer. Errors: INVALID, STATE (sealed; use
  * rebind), NOMEM.

@@ -67,6 +67,8 @@ struct sluice_runtime_options {
     uint32_t queue_priority;    /* cuda: 0 low (default), 1 high */
     uint32_t trace;             /* 1: record node times for sluice_runtime_trace_write */
     uint32_t device_shared;     /* cuda: 0: two ranks on one GPU are refused, 1: it may be shared (docs/run.md) */
+    /* cuda: pinned memory that buffers in pageable memory are staged through, taken with the first one; default 64 MiB */
+    uint64_t host_staging_bytes_max;
 };
 #define SLUICE_RUNTIME_OPTIONS_INIT                                                                                    \
     {                                                                                                                  \

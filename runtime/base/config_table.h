@@ -19,6 +19,8 @@ SL_SETTING(DIRECT_MIN, "SLUICE_DIRECT_MIN", SL_SETTING_SIZE, "0", 0, UINT64_C(1)
 SL_SETTING(SLOTS, "SLUICE_SLOTS", SL_SETTING_U32, "3", 2, 8, "staging slots in rotation")
 SL_SETTING(STAGING_MAX, "SLUICE_STAGING_MAX", SL_SETTING_SIZE, "4Gi", 65536, UINT64_C(1) << 50,
            "most bytes of staging memory of a rank")
+SL_SETTING(HOST_STAGING_MAX, "SLUICE_HOST_STAGING_MAX", SL_SETTING_SIZE, "64Mi", 8388608, UINT64_C(1) << 40,
+           "cuda: most pinned memory that pageable buffers are staged through; no more than 64Mi is used")
 SL_SETTING(MAX_CTAS, "SLUICE_MAX_CTAS", SL_SETTING_U32, "16", 1, 1024,
            "cuda: multiprocessors that kernels of ours and NCCL may use")
 SL_SETTING(LOG, "SLUICE_LOG", SL_SETTING_LEVEL, "warn", 0, 0, "log level: error, warn, info, debug or trace")

@@ -9,6 +9,18 @@
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/transfer_object.h"
 
+/* Enqueued whole, so looked at before the first window is. */
+static sluice_status check_memory(const struct sl_sealed *sealed)
+{
+    const struct sluice_backend_ops *ops = sealed->runtime->driver_config.ops;
+    for (uint32_t w = 0; w < sealed->schedule.rule.windows && ops->is_staged != NULL; w++)
+        if (sealed->full.in_place[w].local != NULL && ops->is_staged(sealed->full.in_place[w].local))
+            return sl_fail(SLUICE_UNSUPPORTED, "submit",
+                           "a buffer is in pageable memory, which is staged by the host: use sluice_submit with a "
+                           "gate on the stream, and sluice_cuda_wait, or pin the buffer");
+    return SLUICE_OK;
+}
+
 static sluice_status check_plan(const struct sl_sealed *sealed)
 {
     const struct sl_schedule *schedule = &sealed->schedule;
@@ -24,7 +36,7 @@ static sluice_status check_plan(const struct sl_sealed *sealed)
                        "buffers were rebound: the first transfer after that goes through sluice_submit");
     if (sealed->live > sealed->direct)
         return sl_fail(SLUICE_AGAIN, "submit", "an earlier transfer of the plan still runs outside the stream");
-    return SLUICE_OK;
+    return check_memory(sealed);
 }
 
 sluice_status sl_direct_check(const struct sl_sealed *sealed, const struct sluice_transfer_options *options)

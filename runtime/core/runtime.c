@@ -233,6 +233,7 @@ static sluice_status configure_driver(struct sluice_runtime *runtime)
         .log_user = runtime->log.user,
         .extra = runtime->hooks.backend_extra,
         .fail = keep_error,
+        .host_staging_bytes_max = options->host_staging_bytes_max,
     };
     return status;
 }

@@ -45,6 +45,7 @@ sluice_status sl_runtime_fill_options(const struct sluice_runtime_options *given
     fill_duration(&ret->abort_timeout_ns, settings, SL_SET_ABORT_TIMEOUT);
     fill_duration(&ret->heartbeat_ns, settings, SL_SET_HEARTBEAT);
     fill_duration(&ret->staging_bytes_max, settings, SL_SET_STAGING_MAX);
+    fill_duration(&ret->host_staging_bytes_max, settings, SL_SET_HOST_STAGING_MAX);
     if (ret->backend == NULL && values[SL_SET_BACKEND].set)
         ret->backend = values[SL_SET_BACKEND].text;
     if (ret->max_ctas == 0)

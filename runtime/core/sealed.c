@@ -123,6 +123,28 @@ static uint64_t peak_bytes(const struct sl_schedule *schedule)
     return peak;
 }
 
+/* Messages whose user memory the backend's groups do not take are staged on this end. */
+static sluice_status stage_hosted(struct sl_sealed *sealed)
+{
+    struct sl_schedule *schedule = &sealed->schedule;
+    _Bool any = 0;
+    if (sealed->driver->config.ops->is_direct == NULL || schedule->rule.direct_min == 0)
+        return SLUICE_OK;
+    _Bool *stage = sl_new_array(sealed->plan->mem, schedule->message_count, sizeof *stage, "staged messages");
+    if (stage == NULL)
+        return SLUICE_NOMEM;
+    for (size_t i = 0; i < schedule->message_count; i++) {
+        const struct sl_message *message = &schedule->messages[i];
+        stage[i] = message->offset == SL_NO_SLOT &&
+                   !sl_sealed_is_direct(sealed, &schedule->pieces[message->first_piece], message->receive);
+        any |= stage[i];
+    }
+    if (any)
+        sl_schedule_place(&sealed->plan->store, &sealed->half, stage, schedule);
+    sl_free(sealed->plan->mem, stage);
+    return SLUICE_OK;
+}
+
 sluice_status sl_sealed_build(struct sl_sealed *sealed, const struct sl_seal_result *agreed,
                               const uint32_t *window_of_task)
 {
@@ -136,6 +158,8 @@ sluice_status sl_sealed_build(struct sl_sealed *sealed, const struct sl_seal_res
     sealed->staged = agreed->staged;
     sealed->peak_bytes = peak_bytes(&sealed->schedule);
     status = sl_launch_lanes(sealed->driver, sealed->slots);
+    if (status == SLUICE_OK)
+        status = stage_hosted(sealed);
     if (status == SLUICE_OK)
         status = open_tail(sealed);
     if (status == SLUICE_OK)

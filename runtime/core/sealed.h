@@ -160,6 +160,8 @@ sluice_status sl_view_build_window(struct sl_sealed *sealed, struct sl_view *vie
 sluice_status sl_view_build_commit(struct sl_sealed *sealed, struct sl_view *view);
 void sl_view_close_sets(const struct sl_sealed *sealed, struct sl_view *view);
 _Bool sl_sealed_window_dirty(const struct sl_sealed *sealed, uint32_t window);
+/* User memory of the piece is such that a group moves it (table's is_direct). */
+_Bool sl_sealed_is_direct(const struct sl_sealed *sealed, const struct sl_piece *piece, _Bool receive);
 /* Where pieces are read and where they land; a view's destination pieces must be asked for in their order. */
 struct sluice_strided sl_sealed_source(const struct sl_sealed *sealed, const struct sl_piece *piece);
 struct sl_landing sl_sealed_landing(const struct sl_sealed *sealed, uint32_t window, _Bool landed);

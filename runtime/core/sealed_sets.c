@@ -138,6 +138,13 @@ static uint64_t user_address(const struct sluice_strided *side)
     return side->address + side->begin;
 }
 
+_Bool sl_sealed_is_direct(const struct sl_sealed *sealed, const struct sl_piece *piece, _Bool receive)
+{
+    const struct sl_driver *driver = sealed->driver;
+    struct sluice_strided side = user_side(sealed, piece, receive ? SLUICE_ROLE_DESTINATION : SLUICE_ROLE_SOURCE);
+    return driver->config.ops->is_direct == NULL || driver->config.ops->is_direct(driver->device, side.address);
+}
+
 /* The address of one message; a direct receive takes its place in the landing. */
 static uint64_t message_address(const struct sl_sealed *sealed, uint32_t window, const struct sl_message *message,
                                 struct sl_landing *landing)
@@ -189,6 +196,18 @@ static sluice_status build_local(struct sl_sealed *sealed, const struct sl_view 
     return close_scratch(sealed, SLUICE_COPY_LOCAL, ret);
 }
 
+/* Buffers may have been bound anew since the seal chose which messages are staged. */
+static sluice_status check_direct(const struct sl_sealed *sealed, const struct sl_message *message)
+{
+    const struct sl_piece *piece = &sealed->schedule.pieces[message->first_piece];
+    if (message->offset != SL_NO_SLOT || sl_sealed_is_direct(sealed, piece, message->receive))
+        return SLUICE_OK;
+    return sl_fail(SLUICE_UNSUPPORTED, "bind",
+                   "parameter %u was bound to memory of the host after the seal, which lets pieces of it go straight "
+                   "from and into device memory: seal again, or leave direct_min 0",
+                   sl_piece_param(sealed, piece));
+}
+
 /* Messages, unpack and local copies of one window for one landing. */
 static sluice_status build_landing(struct sl_sealed *sealed, const struct sl_view *view, uint32_t window,
                                    struct sl_landing landing, struct sluice_message *messages,
@@ -201,6 +220,9 @@ static sluice_status build_landing(struct sl_sealed *sealed, const struct sl_vie
         uint64_t bytes = sl_view_message_bytes(sealed, view, message);
         if (bytes == 0)
             continue;
+        sluice_status status = check_direct(sealed, message);
+        if (status != SLUICE_OK)
+            return status;
         fill_message(sealed, window, message, bytes, &landing, &messages[index]);
         if (message->receive && message->offset != SL_NO_SLOT)
             add_unpacked(sealed, view, message, index, sealed->slot_recv[window % sealed->slots], &landing);

@@ -49,6 +49,35 @@ CONFORMANCE(backend_copy, contiguous_piece_of_any_address_and_length)
     rig_close(&rig);
 }
 
+CONFORMANCE(backend_copy, plain_memory_of_the_process_may_be_either_end)
+{
+    struct rig rig;
+    rig_open(&rig, backend->text, 1, 2, 0);
+    struct rig_rank *rank = &rig.rank[0];
+    enum { BYTES = 9000001 };
+    uint8_t *plain = malloc(BYTES + 1), *back = malloc(BYTES + 3), *beside = malloc(BYTES);
+    uint8_t *device = rig_memory(rank, SLUICE_MEMORY_DEVICE, BYTES);
+    rig_pattern(plain + 1, BYTES, 1);
+    memset(back, CANARY, BYTES + 3);
+    const struct sluice_copy pieces[] = {rig_piece(plain + 1, device, BYTES, SLUICE_MESSAGE_NONE),
+                                         rig_piece(device, back + 1, BYTES, SLUICE_MESSAGE_NONE),
+                                         rig_piece(plain + 1, beside, BYTES, SLUICE_MESSAGE_NONE)};
+    for (uint64_t i = 0; i < 3; i++) {
+        struct sluice_set *set = rig_set(rank, SLUICE_COPY_LOCAL, &pieces[i], 1);
+        rig_copy(rank, 0, set, i);
+        rig_wait(rank, i);
+        rig.ops->set_close(set);
+    }
+    cr_assert_eq(rig_compare(back + 1, BYTES, 1), BYTES);
+    cr_assert_eq(rig_compare(beside, BYTES, 1), BYTES);
+    cr_assert(back[0] == CANARY && back[BYTES + 1] == CANARY && back[BYTES + 2] == CANARY);
+    rig_free(rank, SLUICE_MEMORY_DEVICE, device, BYTES);
+    free(plain);
+    free(back);
+    free(beside);
+    rig_close(&rig);
+}
+
 CONFORMANCE(backend_copy, strided_rows_move_and_gaps_keep_their_canaries)
 {
     struct rig rig;

@@ -27,8 +27,12 @@ struct place {
     _Bool shared;
 };
 
+enum memory { DEVICE, PINNED, PAGEABLE };
+
 struct scene {
     const char *name;
+    enum memory memory;                            /* of both ends */
+    uint64_t window_bytes;                         /* 0: the default */
     uint64_t direct_min;                           /* 1: straight from and into user memory; 0: packed */
     _Bool gated, stream_waits, peer_leaves, alone; /* alone: neither rank agrees to share the GPU */
     int expected;                                  /* byte at the destination */
@@ -39,6 +43,20 @@ static const struct scene scenes[] = {
     {.name = "packed without its gate", .expected = 1},
     {.name = "single behind a gate", .direct_min = 1, .gated = 1, .expected = 7},
     {.name = "single without its gate", .direct_min = 1, .expected = 1},
+    {.name = "packed from pinned memory behind a gate", .memory = PINNED, .gated = 1, .expected = 7},
+    {.name = "packed from pinned memory without its gate", .memory = PINNED, .expected = 1},
+    {.name = "packed from pageable memory behind a gate", .memory = PAGEABLE, .gated = 1, .expected = 7},
+    {.name = "packed from pageable memory without its gate", .memory = PAGEABLE, .expected = 1},
+    {.name = "single from pageable memory behind a gate",
+     .memory = PAGEABLE,
+     .direct_min = 1,
+     .gated = 1,
+     .expected = 7},
+    {.name = "32 windows of pageable memory",
+     .memory = PAGEABLE,
+     .window_bytes = BYTES / 32,
+     .gated = 1,
+     .expected = 7},
     {.name = "a stream that waits for the transfer", .gated = 1, .stream_waits = 1, .expected = 7},
     {.name = "a peer that leaves", .peer_leaves = 1},
     {.name = "ranks that do not share a GPU", .alone = 1},
@@ -98,6 +116,7 @@ static sluice_plan *seal_plan(sluice_runtime *runtime, uint32_t rank, const stru
         .from = whole, .to = whole, .source_dtype = SLUICE_DTYPE_U8, .destination_dtype = SLUICE_DTYPE_U8};
     sluice_plan *plan = NULL;
     options.direct_min = scene->direct_min;
+    options.window_bytes = scene->window_bytes;
     must(sluice_plan_create(place->world, &plan), "plan");
     must(sluice_plan_add_param(plan, &param), "add_param");
     for (task.destination = 1; task.destination < place->world; task.destination++, task.id++)
@@ -105,6 +124,44 @@ static sluice_plan *seal_plan(sluice_runtime *runtime, uint32_t rank, const stru
     must(sluice_plan_bind(plan, 0, rank == 0 ? SLUICE_ROLE_SOURCE : SLUICE_ROLE_DESTINATION, memory, BYTES), "bind");
     must(sluice_plan_seal_wait(plan, runtime, &options, 0), "seal");
     return plan;
+}
+
+/* Pageable memory begins at an odd address. */
+static uint8_t *take_memory(const struct scene *scene, int value)
+{
+    uint8_t *memory = NULL;
+    if (scene->memory == PAGEABLE)
+        memory = (uint8_t *)malloc(BYTES + 1) + 1;
+    else if (scene->memory == PINNED)
+        cuda(cudaHostAlloc((void **)&memory, BYTES, cudaHostAllocDefault), "pinned memory");
+    else
+        cuda(cudaMalloc((void **)&memory, BYTES), "malloc");
+    if (scene->memory == DEVICE)
+        cuda(cudaMemset(memory, value, BYTES), "memset");
+    else
+        memset(memory, value, BYTES);
+    cuda(cudaDeviceSynchronize(), "synchronize");
+    return memory;
+}
+
+static void produce(const struct scene *scene, cudaStream_t stream, uint8_t *memory)
+{
+    static struct work_fill fill;
+    fill = (struct work_fill){.memory = memory, .bytes = BYTES, .value = 7};
+    work_delay(stream, scene->gated ? DELAY_MS : 20 * DELAY_MS);
+    if (scene->memory == DEVICE)
+        cuda(cudaMemsetAsync(memory, 7, BYTES, stream), "produce");
+    else
+        work_fill(stream, &fill);
+}
+
+/* The byte that the whole destination holds; the first that differs from what is expected. */
+static int held(const uint8_t *memory, int expected)
+{
+    for (size_t i = 0; i < BYTES; i++)
+        if (memory[i] != expected)
+            return memory[i];
+    return expected;
 }
 
 /* What the destination holds, read in a stream that is ordered behind the transfer or after its end. */
@@ -121,6 +178,8 @@ static int received(sluice_transfer *transfer, const uint8_t *memory, const stru
     } else {
         must(sluice_transfer_wait(transfer, 30 * SLUICE_SECOND), "wait");
     }
+    if (scene->memory != DEVICE)
+        return held(memory, scene->expected);
     cuda(cudaMemcpyAsync(&byte, memory + BYTES - 1, 1, cudaMemcpyDeviceToHost, stream), "read");
     cuda(cudaStreamSynchronize(stream), "read");
     must(sluice_transfer_wait(transfer, 30 * SLUICE_SECOND), "wait");
@@ -162,8 +221,7 @@ static int run_transfer(sluice_runtime *runtime, sluice_plan *plan, uint32_t ran
     int wrong = 0;
     cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     if (rank == 0) {
-        work_delay(stream, scene->gated ? DELAY_MS : 20 * DELAY_MS);
-        cuda(cudaMemsetAsync(memory, 7, BYTES, stream), "produce");
+        produce(scene, stream, memory);
         if (scene->gated)
             must(sluice_cuda_gate_stream(runtime, stream, &options.source_gate), "gate");
     }
@@ -185,11 +243,8 @@ static int run_transfer(sluice_runtime *runtime, sluice_plan *plan, uint32_t ran
 
 static int be_rank(uint32_t rank, uint32_t port, const struct place *place, const struct scene *scene)
 {
-    uint8_t *memory = NULL;
     cuda(cudaSetDevice(place->shared ? 0 : (int)rank), "set device");
-    cuda(cudaMalloc((void **)&memory, BYTES), "malloc");
-    cuda(cudaMemset(memory, rank == 0 ? 1 : 9, BYTES), "memset");
-    cuda(cudaDeviceSynchronize(), "synchronize");
+    uint8_t *memory = take_memory(scene, rank == 0 ? 1 : 9);
     work_delay(NULL, 0); /* loads the test's kernel: a first launch may wait for others */
     sluice_runtime *runtime = NULL;
     sluice_status status = open_rank(rank, port, place, scene, &runtime);

@@ -345,23 +345,6 @@ Test(streams, a_callback_may_call_cuda_and_submit_again)
     close_fixture(&f);
 }
 
-Test(streams, pageable_memory_is_refused_by_name_when_the_plan_is_sealed)
-{
-    static uint8_t pageable[4096];
-    struct fixture f = {.bytes = sizeof pageable};
-    need_device();
-    open_runtime(&f);
-    cuda(cudaMalloc((void **)&f.destination, f.bytes), "malloc");
-    must(sluice_plan_create(1, &f.plan), "plan");
-    add_task(&f, 0, f.bytes, pageable, f.destination);
-    cr_expect_eq(sluice_plan_seal_wait(f.plan, f.runtime, NULL, 0), SLUICE_UNSUPPORTED);
-    cr_expect_not_null(strstr(sluice_last_error()->text, "the source of parameter 0 is pageable host memory"), "%s",
-                       sluice_last_error()->text);
-    sluice_plan_destroy(f.plan);
-    sluice_runtime_close_wait(f.runtime);
-    cuda(cudaFree(f.destination), "free");
-}
-
 Test(streams, without_a_cuda_backend_the_functions_say_so)
 {
     struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;

@@ -10,6 +10,13 @@ extern "C" {
 
 /* Keeps a stream busy for that long, then the kernel ends. */
 void work_delay(cudaStream_t stream, unsigned milliseconds);
+/* Fills memory of the host when the stream comes to it; `fill` lives until then. */
+struct work_fill {
+    void *memory;
+    size_t bytes;
+    int value;
+};
+void work_fill(cudaStream_t stream, struct work_fill *fill);
 /* A kernel that stores to an address that nobody owns: the context is lost. */
 void work_fault(cudaStream_t stream);
 

@@ -72,7 +72,7 @@ static void begin_abort(struct sluice_group *group)
     if (group->issuing != NULL) {
         struct sluice_queue *queue = group->issuing;
         group->issuing = NULL;
-        sl_cuda_group_issued(queue, &group->error);
+        sl_cuda_issued(queue, &group->error);
     }
     mark_aborted(device);
     group->state = SL_CUDA_GROUP_ABORTING;

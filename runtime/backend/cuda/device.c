@@ -122,6 +122,7 @@ static void describe(struct sluice_device *device, struct sluice_backend_info *r
     ret->channels = sl_cuda_channels(device);
     memcpy(ret->identity, device->identity, sizeof ret->identity);
     ret->transport_cpu_ns = atomic_load(&device->nccl_ns);
+    ret->host_staging_bytes = sl_blocks_taken(device->pinned);
 }
 
 /* --- open and close --- */
@@ -165,11 +166,13 @@ static void close_device(struct sluice_device *device)
         return;
     struct sl_mem *mem = device->mem;
     if (sl_cuda_enter(device, &scope) == SLUICE_OK) {
+        sl_cuda_staging_close(device);
         for (uint32_t m = 0; m < SL_CUDA_MARKERS_MAX; m++)
             if (device->markers[m].event != NULL)
                 (void)cudaEventDestroy(device->markers[m].event);
         (void)cudaFree(device->tickets);
         sl_cuda_slabs_free(device);
+        sl_blocks_close(device->pinned);
         if (device->time_zero != NULL)
             (void)cudaEventDestroy(device->time_zero);
         if (device->setup != NULL)
@@ -199,6 +202,8 @@ static sluice_status prepare(struct sluice_device *device)
             device->multiprocessors = (uint32_t)properties.multiProcessorCount;
             name_device(device, &properties);
         }
+        if (status == SLUICE_OK)
+            status = sl_cuda_pinned_open(device);
         if (status == SLUICE_OK)
             status = open_events(device);
         if (status == SLUICE_OK)
@@ -250,7 +255,7 @@ static sluice_status allocate(struct sluice_device *device, enum sluice_memory k
         return status;
     void *memory = NULL;
     if (kind == SLUICE_MEMORY_PINNED)
-        status = sl_cuda_status(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "allocating pinned memory");
+        status = sl_cuda_pinned_alloc(device, bytes, &memory);
     else
         status = sl_cuda_status(cudaMalloc(&memory, bytes), "allocating device memory");
     sl_cuda_leave(&scope);
@@ -270,7 +275,7 @@ static void release(struct sluice_device *device, enum sluice_memory kind, void 
     if (sl_cuda_enter(device, &scope) != SLUICE_OK)
         return;
     if (kind == SLUICE_MEMORY_PINNED)
-        (void)cudaFreeHost(memory);
+        sl_blocks_free(device->pinned, memory, bytes);
     else
         (void)cudaFree(memory);
     sl_cuda_leave(&scope);
@@ -364,6 +369,8 @@ static const struct sluice_backend_ops table = {
     .copy_on = table_copy_on,
     .describe = describe,
     .copy_time = table_copy_time,
+    .is_staged = sl_cuda_set_is_staged,
+    .is_direct = sl_cuda_is_direct,
 };
 
 SLUICE_API const struct sluice_backend_ops *sluice_cuda_backend(void);

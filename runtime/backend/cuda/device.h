@@ -14,9 +14,10 @@
 #include <stdatomic.h>
 
 #include "runtime/backend/cuda/kernels.h"
+#include "runtime/backend/stage.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/base/memory.h"
+#include "runtime/base/memory_blocks.h"
 #include "sluice/backend.h"
 
 enum {
@@ -24,12 +25,13 @@ enum {
     SL_CUDA_MARKERS_MAX = 64,
     SL_CUDA_OPS_MAX = 64,   /* of a queue, accepted and not complete */
     SL_CUDA_TICKETS = 4096, /* more than copies that can be in flight */
-    SL_CUDA_TILE_BYTES = 32 * 1024
+    SL_CUDA_TILE_BYTES = 32 * 1024,
+    SL_CUDA_RUNS_MAX = 8 /* copies of the copy engine for one staged chunk; with more pieces the kernel takes it */
 };
 
 enum sl_cuda_op_state {
     SL_CUDA_WAITING, /* accepted; nothing of it is on the stream */
-    SL_CUDA_ISSUING, /* a group that NCCL is still launching */
+    SL_CUDA_ISSUING, /* a group that NCCL is still launching, or a set of which the processor does a part */
     SL_CUDA_ISSUED,  /* on the stream, its event recorded */
     SL_CUDA_FAILED   /* never ran or failed; its completion carries the error */
 };
@@ -59,11 +61,28 @@ struct sluice_queue {
     struct sl_cuda_op ops[SL_CUDA_OPS_MAX];
     struct sluice_error error; /* the first failure; everything behind it ends with it, up to a fence */
     _Bool reported;            /* a completion has carried it */
+    struct sl_stage_op stage;  /* of the operation at `issued`, while it is a copy that is being staged */
+    struct sl_crew_job digest; /* of the operation at `issued`, while the processor digests pieces of it */
+    _Bool digesting;
+};
+
+struct sl_cuda_tiles {
+    struct sl_mem *mem;
+    struct sl_tile *list;
+    size_t count, capacity;
+    uint64_t tile_bytes;
+};
+
+/* The device's part of a staged chunk: a few contiguous copies, or tiles of the set. */
+struct sl_cuda_part {
+    uint32_t first_tile, tile_count;
+    uint32_t run_count;
+    struct sl_stage_run runs[SL_CUDA_RUNS_MAX];
 };
 
 struct sluice_set {
     struct sluice_device *device;
-    struct sl_tile *tiles; /* device memory */
+    struct sl_tile *tiles; /* device memory: `count` of pieces that the device reaches, then those of `parts` */
     uint32_t count;        /* of tiles of either kind */
     uint64_t bytes;
     enum sluice_copy_kind kind;
@@ -73,6 +92,13 @@ struct sluice_set {
     struct sl_digest_piece *digest_pieces; /* device memory */
     uint64_t *values;                      /* pinned: the kernel writes one a piece */
     struct sl_cuda_slab *slab;             /* where they lie */
+    struct sluice_copy *hosted;            /* pieces in pageable memory, which the processor digests */
+    uint32_t *hosted_at;                   /* their places in the set */
+    uint64_t *hosted_values;
+    uint32_t hosted_count;
+    /* Pieces with an end in pageable memory: chunks that are staged through pinned slots. */
+    struct sl_stage_plan staged;
+    struct sl_cuda_part *parts; /* a chunk each; NULL: nothing is staged */
 };
 
 struct sluice_point {
@@ -133,8 +159,11 @@ struct sluice_device {
     cudaEvent_t time_zero; /* tracing: host time `time_zero_ns` */
     uint64_t time_zero_ns;
     uint64_t staging_bytes;
-    atomic_uint_least64_t nccl_ns; /* tracing: CPU time within NCCL's calls for groups */
-    struct sl_ticket *tickets;     /* device memory; each launch takes the next */
+    atomic_uint_least64_t nccl_ns;   /* tracing: CPU time within NCCL's calls for groups */
+    struct sl_blocks *pinned;        /* all pinned memory */
+    cudaError_t pinned_result;       /* of the last block of it */
+    struct sl_cuda_staging *staging; /* NULL until a set has pageable memory */
+    struct sl_ticket *tickets;       /* device memory; each launch takes the next */
     atomic_uint ticket;
     struct sl_cuda_slab *slabs; /* pinned memory of digest values */
     struct sluice_error sticky; /* the context is lost: everything ends with this */
@@ -157,16 +186,38 @@ sluice_status sl_cuda_report(const struct sluice_backend_config *config, sluice_
 /* Keeps the first error after which the context is of no use. */
 void sl_cuda_lose(struct sluice_device *device, cudaError_t result, const char *what);
 
+/* pinned.c: memory of the host that the device reaches. The caller has entered the device. NOMEM, DEVICE. */
+sluice_status sl_cuda_pinned_open(struct sluice_device *device);
+sluice_status sl_cuda_pinned_alloc(struct sluice_device *device, uint64_t bytes, void **ret);
+
+/* staging.c: pageable memory. The device is entered. */
+/* The slots, and the threads that copy; opened with the first set that needs them. NOMEM, LIMIT, SYSTEM, DEVICE. */
+sluice_status sl_cuda_staging_open(struct sluice_device *device, struct sl_stage_slots **ret);
+void sl_cuda_staging_close(struct sluice_device *device);
+/* Begins the processor's part of the set at `issued`; sl_cuda_issued tells its end. */
+void sl_cuda_staging_begin(struct sluice_queue *queue);
+_Bool sl_cuda_staging_advance(struct sluice_device *device);
+/* The queue is about to be closed after a failure. */
+void sl_cuda_staging_forget(struct sluice_queue *queue);
+
+/* tiles.c */
+sluice_status sl_cuda_tiles_add(struct sl_cuda_tiles *tiles, const struct sluice_copy *piece);
+
 /* set.c */
 sluice_status sl_cuda_set_open(struct sluice_device *device, enum sluice_copy_kind kind,
                                const struct sluice_copy *pieces, size_t count, struct sluice_set **ret);
 void sl_cuda_set_close(struct sluice_set *set);
-/* Copies descriptors into device memory of their own; NULL for none. Blocks; no stream that carries work is touched. */
+/*
+ * Copies descriptors into device memory of their own; NULL for none. Blocks; no stream that carries work is touched.
+ * The device is entered.
+ */
 sluice_status sl_cuda_upload(struct sluice_device *device, const void *from, size_t bytes, void **ret);
 uint64_t sl_cuda_tile_bytes(const struct sluice_device *device, uint64_t bytes);
 
 /* digest.c */
-sluice_status sl_cuda_digest_prepare(struct sluice_set *set, const struct sluice_copy *pieces, size_t count);
+/* Pieces with an end in `ends` are digested by the processor. The device is entered. */
+sluice_status sl_cuda_digest_prepare(struct sluice_set *set, const struct sluice_copy *pieces, const uint8_t *ends,
+                                     size_t count);
 /* The device is entered; harmless for sets of other kinds. */
 void sl_cuda_digest_drop(struct sluice_set *set);
 cudaError_t sl_cuda_launch_digest(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream);
@@ -174,6 +225,9 @@ cudaError_t sl_cuda_launch_digest(struct sluice_device *device, const struct slu
 void sl_cuda_digest_take(const struct sluice_op *op);
 /* The device is entered and no set is open. */
 void sl_cuda_slabs_free(struct sluice_device *device);
+/* 1 or 0. */
+uint32_t sl_cuda_is_direct(struct sluice_device *device, uint64_t address);
+uint32_t sl_cuda_set_is_staged(const struct sluice_set *set);
 
 /* queue.c */
 sluice_status sl_cuda_queue_open(struct sluice_device *device, struct sluice_queue **ret);
@@ -181,13 +235,14 @@ void sl_cuda_queue_close(struct sluice_queue *queue);
 /* How many multiprocessors a kernel may take, and the counters of its launch. Any thread. */
 uint32_t sl_cuda_ctas(const struct sluice_device *device);
 struct sl_ticket *sl_cuda_next_ticket(struct sluice_device *device);
-/* Enqueues a set in a stream. Any thread. */
-cudaError_t sl_cuda_launch_copy(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream);
+/* Enqueues a kernel that copies tiles (of device memory) in a stream. Any thread. */
+cudaError_t sl_cuda_launch_tiles(struct sluice_device *device, const struct sl_tile *tiles, uint32_t count,
+                                 cudaStream_t stream);
 sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op *op);
 /* Puts on the streams what may go there; true when anything moved. */
 _Bool sl_cuda_issue(struct sluice_device *device);
-/* NCCL has launched the group of this queue, or failed to. */
-void sl_cuda_group_issued(struct sluice_queue *queue, const struct sluice_error *error);
+/* The operation at `issued` was ISSUING and is on the stream now, or failed. */
+void sl_cuda_issued(struct sluice_queue *queue, const struct sluice_error *error);
 
 /* poll.c */
 sluice_status sl_cuda_poll(struct sluice_device *device, struct sluice_completion *ret, uint32_t max,

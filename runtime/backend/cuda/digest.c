@@ -32,18 +32,12 @@ struct tiles {
 
 static sluice_status add_slab(struct sluice_device *device, size_t count)
 {
-    struct sl_cuda_scope scope;
     struct sl_cuda_slab *slab = sl_new(device->mem, sizeof *slab, "digest values");
     if (slab == NULL)
         return SLUICE_NOMEM;
     slab->count = count > SLAB_VALUES ? count : SLAB_VALUES;
     void *memory = NULL;
-    sluice_status status = sl_cuda_enter(device, &scope);
-    if (status == SLUICE_OK) {
-        status = sl_cuda_status(cudaHostAlloc(&memory, slab->count * sizeof *slab->values, cudaHostAllocPortable),
-                                "allocating digest values");
-        sl_cuda_leave(&scope);
-    }
+    sluice_status status = sl_cuda_pinned_alloc(device, slab->count * sizeof *slab->values, &memory);
     if (status != SLUICE_OK) {
         sl_free(device->mem, slab);
         return status;
@@ -84,7 +78,7 @@ void sl_cuda_slabs_free(struct sluice_device *device)
     while (device->slabs != NULL) {
         struct sl_cuda_slab *slab = device->slabs;
         device->slabs = slab->next;
-        (void)cudaFreeHost(slab->values);
+        sl_blocks_free(device->pinned, slab->values, slab->count * sizeof *slab->values);
         sl_free(device->mem, slab);
     }
 }
@@ -144,12 +138,13 @@ static sluice_status upload_pieces(struct sluice_set *set, const struct sluice_c
     return status;
 }
 
-static sluice_status upload_tiles(struct sluice_set *set, const struct sluice_copy *pieces)
+static sluice_status upload_tiles(struct sluice_set *set, const struct sluice_copy *pieces, const uint8_t *ends)
 {
     struct tiles tiles = {.mem = set->device->mem, .tile_bytes = sl_cuda_tile_bytes(set->device, set->bytes)};
     sluice_status status = SLUICE_OK;
     for (uint32_t p = 0; status == SLUICE_OK && p < set->piece_count; p++)
-        status = add_piece(&tiles, &pieces[p], p);
+        if (ends[p] == 0)
+            status = add_piece(&tiles, &pieces[p], p);
     if (status == SLUICE_OK && tiles.count > UINT32_MAX)
         status = sl_fail(SLUICE_LIMIT, "cuda", "a digest set of %zu tiles: lower window_bytes", tiles.count);
     void *memory = NULL;
@@ -161,7 +156,32 @@ static sluice_status upload_tiles(struct sluice_set *set, const struct sluice_co
     return status;
 }
 
-sluice_status sl_cuda_digest_prepare(struct sluice_set *set, const struct sluice_copy *pieces, size_t count)
+/* --- pieces that only the processor reaches --- */
+
+static sluice_status keep_hosted(struct sluice_set *set, const struct sluice_copy *pieces, const uint8_t *ends)
+{
+    struct sl_mem *mem = set->device->mem;
+    struct sl_stage_slots *slots = NULL;
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < set->piece_count; p++)
+        count += ends[p] != 0;
+    if (count == 0)
+        return SLUICE_OK;
+    set->hosted = sl_new_array(mem, count, sizeof *set->hosted, "digest pieces");
+    set->hosted_at = sl_new_array(mem, count, sizeof *set->hosted_at, "digest pieces");
+    set->hosted_values = sl_new_array(mem, count, sizeof *set->hosted_values, "digest values");
+    if (set->hosted == NULL || set->hosted_at == NULL || set->hosted_values == NULL)
+        return SLUICE_NOMEM;
+    for (uint32_t p = 0; p < set->piece_count; p++)
+        if (ends[p] != 0) {
+            set->hosted_at[set->hosted_count] = p;
+            set->hosted[set->hosted_count++] = pieces[p];
+        }
+    return sl_cuda_staging_open(set->device, &slots);
+}
+
+sluice_status sl_cuda_digest_prepare(struct sluice_set *set, const struct sluice_copy *pieces, const uint8_t *ends,
+                                     size_t count)
 {
     if (count > UINT32_MAX)
         return sl_fail(SLUICE_LIMIT, "cuda", "a digest set of %zu pieces: lower window_bytes", count);
@@ -170,7 +190,9 @@ sluice_status sl_cuda_digest_prepare(struct sluice_set *set, const struct sluice
         return SLUICE_OK;
     sluice_status status = upload_pieces(set, pieces);
     if (status == SLUICE_OK)
-        status = upload_tiles(set, pieces);
+        status = upload_tiles(set, pieces, ends);
+    if (status == SLUICE_OK)
+        status = keep_hosted(set, pieces, ends);
     return status == SLUICE_OK ? take_values(set->device, set) : status;
 }
 
@@ -179,6 +201,9 @@ void sl_cuda_digest_drop(struct sluice_set *set)
     give_values(set);
     (void)cudaFree(set->digest_pieces);
     (void)cudaFree(set->digest_tiles);
+    sl_free(set->device->mem, set->hosted);
+    sl_free(set->device->mem, set->hosted_at);
+    sl_free(set->device->mem, set->hosted_values);
 }
 
 /* --- running --- */
@@ -193,4 +218,6 @@ void sl_cuda_digest_take(const struct sluice_op *op)
 {
     if (op->set->piece_count > 0)
         memcpy(op->digests, op->set->values, op->set->piece_count * sizeof *op->digests);
+    for (uint32_t i = 0; i < op->set->hosted_count; i++)
+        op->digests[op->set->hosted_at[i]] = op->set->hosted_values[i];
 }

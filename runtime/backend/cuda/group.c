@@ -255,10 +255,10 @@ static void advance_launch(struct sluice_group *group)
         return;
     if (idle) {
         group->issuing = NULL;
-        sl_cuda_group_issued(queue, NULL);
+        sl_cuda_issued(queue, NULL);
     } else if (group->error.status != SLUICE_OK) {
         group->issuing = NULL;
-        sl_cuda_group_issued(queue, &group->error);
+        sl_cuda_issued(queue, &group->error);
     }
 }
 

@@ -163,12 +163,15 @@ sluice_status sl_cuda_copy_on(struct sluice_set *set, void *stream)
 {
     struct sl_cuda_scope scope;
     struct sluice_device *device = set->device;
+    if (sl_cuda_set_is_staged(set))
+        return sl_fail(SLUICE_UNSUPPORTED, "cuda", "pageable memory cannot be copied in a stream of the caller");
     sluice_status status = sl_cuda_enter_ordinal(device->ordinal, &scope);
     if (status != SLUICE_OK)
         return status;
     status = check_stream(device->ordinal, (cudaStream_t)stream);
     if (status == SLUICE_OK)
-        status = sl_cuda_status(sl_cuda_launch_copy(device, set, (cudaStream_t)stream), "launching a copy");
+        status = sl_cuda_status(sl_cuda_launch_tiles(device, set->tiles, set->count, (cudaStream_t)stream),
+                                "launching a copy");
     sl_cuda_leave(&scope);
     return status;
 }

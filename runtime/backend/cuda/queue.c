@@ -2,8 +2,8 @@
  * Queues: a CUDA stream and a ring of accepted operations that go onto it in order.
  *
  * Invariants: an operation goes onto the stream only when all before it are there; while NCCL launches a
- * group of a queue, nothing else touches that stream; a WAIT goes there only after the RECORD that it refers
- * to, since CUDA takes the wait for a record that comes later as done.
+ * group of a queue, or the processor does a part of a set, nothing else goes onto that stream; a WAIT goes
+ * there only after the RECORD that it refers to, since CUDA takes the wait for a record that comes later as done.
  */
 #include "runtime/backend/cuda/device.h"
 
@@ -94,6 +94,7 @@ void sl_cuda_queue_close(struct sluice_queue *queue)
     for (uint32_t i = 0; i < device->queue_count; i++)
         if (device->queues[i] == queue)
             device->queues[i--] = device->queues[--device->queue_count];
+    sl_cuda_staging_forget(queue);
     if (sl_cuda_enter(device, &scope) == SLUICE_OK) {
         destroy(queue);
         sl_cuda_leave(&scope);
@@ -216,7 +217,7 @@ static void fail_op(struct sluice_queue *queue, struct sl_cuda_op *slot, const s
     queue->issued++;
 }
 
-void sl_cuda_group_issued(struct sluice_queue *queue, const struct sluice_error *error)
+void sl_cuda_issued(struct sluice_queue *queue, const struct sluice_error *error)
 {
     struct sl_cuda_op *slot = op_at(queue, queue->issued);
     SL_ASSERT(queue->issued < queue->tail && slot->state == SL_CUDA_ISSUING);
@@ -237,10 +238,11 @@ struct sl_ticket *sl_cuda_next_ticket(struct sluice_device *device)
     return &device->tickets[atomic_fetch_add(&device->ticket, 1) % SL_CUDA_TICKETS];
 }
 
-cudaError_t sl_cuda_launch_copy(struct sluice_device *device, const struct sluice_set *set, cudaStream_t stream)
+cudaError_t sl_cuda_launch_tiles(struct sluice_device *device, const struct sl_tile *tiles, uint32_t count,
+                                 cudaStream_t stream)
 {
-    return sl_kernel_copy(set->tiles, set->count, sl_cuda_next_ticket(device), sl_cuda_ctas(device),
-                          device->multiprocessors, stream);
+    return sl_kernel_copy(tiles, count, sl_cuda_next_ticket(device), sl_cuda_ctas(device), device->multiprocessors,
+                          stream);
 }
 
 static cudaError_t issue_marker(struct sluice_queue *queue, struct sl_cuda_op *slot)
@@ -267,7 +269,7 @@ static cudaError_t issue_plain(struct sluice_queue *queue, struct sl_cuda_op *sl
 {
     switch (slot->op.kind) {
     case SLUICE_OP_COPY:
-        return sl_cuda_launch_copy(queue->device, slot->op.set, queue->stream);
+        return sl_cuda_launch_tiles(queue->device, slot->op.set->tiles, slot->op.set->count, queue->stream);
     case SLUICE_OP_DIGEST:
         return sl_cuda_launch_digest(queue->device, slot->op.set, queue->stream);
     case SLUICE_OP_WAIT:
@@ -313,6 +315,11 @@ static _Bool issue_group(struct sluice_queue *queue, struct sl_cuda_op *slot)
     return 1;
 }
 
+static _Bool has_set(const struct sluice_op *op)
+{
+    return op->kind == SLUICE_OP_COPY || op->kind == SLUICE_OP_DIGEST;
+}
+
 /* Puts the next operation of a queue on its stream; false when it must wait. */
 static _Bool issue_next(struct sluice_queue *queue)
 {
@@ -346,6 +353,11 @@ static _Bool issue_next(struct sluice_queue *queue)
         fail_op(queue, slot, &device->sticky);
         return 1;
     }
+    if (has_set(&slot->op) && sl_cuda_set_is_staged(slot->op.set)) {
+        slot->state = SL_CUDA_ISSUING;
+        sl_cuda_staging_begin(queue);
+        return 1;
+    }
     finish_issue(queue, slot);
     return 1;
 }
@@ -354,10 +366,11 @@ _Bool sl_cuda_issue(struct sluice_device *device)
 {
     _Bool any = 0, moved;
     do {
-        moved = 0;
+        moved = device->staging != NULL && sl_cuda_staging_advance(device);
         for (uint32_t q = 0; q < device->queue_count; q++)
             while (issue_next(device->queues[q]))
-                moved = any = 1;
+                moved = 1;
+        any |= moved;
     } while (moved);
     return any;
 }

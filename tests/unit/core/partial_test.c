@@ -273,6 +273,72 @@ Test(digests, of_what_arrived_whole_add_up_in_shadow)
     many_run(&many, 4, verified);
 }
 
+/* --- memory that groups do not take --- */
+
+static struct sluice_backend_ops choosy;
+static _Atomic uint32_t direct_messages, staged_messages;
+static _Atomic int takes_all;
+
+static uint32_t choosy_is_direct(struct sluice_device *device, uint64_t address)
+{
+    (void)device, (void)address;
+    return (uint32_t)takes_all;
+}
+
+static sluice_status choosy_submit(struct sluice_queue *queue, const struct sluice_op *op)
+{
+    for (uint32_t i = 0; op->kind == SLUICE_OP_GROUP && i < op->message_count; i++)
+        if (op->messages[i].staged)
+            staged_messages++;
+        else
+            direct_messages++;
+    return sl_host_backend()->submit(queue, op);
+}
+
+static void choosy_ranks(struct many_rank *rank)
+{
+    struct sluice_seal_options seal = small_windows(2 * PARAMS * BYTES);
+    seal.direct_min = 1;
+    many_plan(rank, 1, PARAMS, BYTES);
+    many_fill(rank, 6);
+    many_seal(rank, &seal);
+    struct sluice_transfer_options options = many_options(rank);
+    options.landing = many.context != NULL ? SLUICE_LANDING_SHADOW : SLUICE_LANDING_IN_PLACE;
+    run(rank, &options, SLUICE_OK);
+    cr_expect(many_holds(rank, 6));
+    many_drop(rank);
+}
+
+static void run_choosy(uint32_t rank, int all)
+{
+    choosy = *sl_host_backend();
+    choosy.is_direct = choosy_is_direct;
+    choosy.submit = choosy_submit;
+    takes_all = all;
+    direct_messages = staged_messages = 0;
+    many.backends[rank] = &choosy;
+    many_run(&many, 2, choosy_ranks);
+}
+
+Test(direct, pieces_in_memory_that_groups_do_not_take_are_staged_at_that_end)
+{
+    run_choosy(0, 1);
+    uint32_t all = direct_messages;
+    cr_assert_gt(all, 0);
+    cr_assert_eq(staged_messages, 0);
+    run_choosy(0, 0);
+    cr_assert_eq(direct_messages, 0);
+    cr_assert_eq(staged_messages, all);
+}
+
+Test(direct, they_are_received_through_staging_into_shadow_too)
+{
+    many.context = &many;
+    run_choosy(1, 0);
+    cr_assert_eq(direct_messages, 0);
+    cr_assert_gt(staged_messages, 0);
+}
+
 /* A wire that loses one byte: the last byte of a message's first piece becomes its first. */
 static struct sluice_backend_ops faulty;
 static _Atomic int faults;
