@@ -8,6 +8,7 @@
 
 #include "bench.h"
 #include "bench_device.h"
+#include "bench_hosted.h"
 #include "runtime/base/error.h"
 #include "runtime/base/memory.h"
 #include "sluice/runtime.h"
@@ -18,7 +19,7 @@ enum { OPT_ITERS = TOOL_LONG + 1, OPT_WARMUP, OPT_CASE, OPT_CTAS, OPT_JSON, ROUN
 static const struct tool_option options[] = {
     {"iters", "N", "rounds that count (default 20)", OPT_ITERS},
     {"warmup", "N", "rounds before them (default 5)", OPT_WARMUP},
-    {"case", "NAME", "dense, moe, small or strided (default: all)", OPT_CASE},
+    {"case", "NAME", "dense, moe, small, strided or host (default: all)", OPT_CASE},
     {"ctas", "N", "multiprocessors that the kernel may take (default: all)", OPT_CTAS},
     {"json", NULL, "machine-readable output", OPT_JSON},
     {NULL, NULL, NULL, 0},
@@ -29,11 +30,14 @@ static const struct tool_syntax syntax = {
     .synopsis = "[OPTIONS]",
     .about =
         "Copies the tensors of a model from one place to another on one GPU: as one device-to-device copy, with one\n"
-        "asynchronous copy a tensor, with the fused kernel, and end to end through a sealed plan; and digests them.",
+        "asynchronous copy a tensor, with the fused kernel, and end to end through a sealed plan; and digests them.\n"
+        "Case host: between the GPU and pinned or pageable memory, beside the bare asynchronous copy.",
     .options = options,
 };
 
-static const char *const case_names[] = {"dense", "moe", "small", "strided", NULL};
+static const char *const case_names[] = {"dense", "moe", "small", "strided", "host", NULL};
+
+enum { CASES = 3, CASE_STRIDED = 3, CASE_HOST = 4 }; /* `CASES` of them are lists of tensors */
 
 struct local {
     uint32_t iters, warmup, ctas;
@@ -365,14 +369,16 @@ static sluice_status run_strided(struct local *local)
 static sluice_status run_cases(struct local *local)
 {
     sluice_status status = bench_device_open(&local->bench, local->ctas);
-    if (!local->json && local->only != 3)
+    if (!local->json && local->only < CASES)
         puts("case     tensors       GB memcpy ms   each ms kernel ms /memcpy each/kn digest ms  total ms /memcpy "
              "first us");
-    for (int which = 0; which < 3 && status == SLUICE_OK; which++)
+    for (int which = 0; which < CASES && status == SLUICE_OK; which++)
         if (local->only < 0 || local->only == which)
             status = run_case(local, which);
-    if (status == SLUICE_OK && (local->only < 0 || local->only == 3))
+    if (status == SLUICE_OK && (local->only < 0 || local->only == CASE_STRIDED))
         status = run_strided(local);
+    if (status == SLUICE_OK && (local->only < 0 || local->only == CASE_HOST))
+        status = bench_hosted(&local->bench, local->warmup, local->iters, local->json);
     bench_device_close(&local->bench);
     return status;
 }

@@ -38,6 +38,8 @@ enum {
     TIMEOUT,
     PACE,
     RANKS_PER_GPU,
+    SOURCE_MEMORY,
+    DESTINATION_MEMORY,
     TRACE,
     TIMELINE,
     FORCE,
@@ -65,6 +67,8 @@ static const struct tool_option options[] = {
     {"timeout", "TIME", "most time that one refit may take (default none)", TIMEOUT},
     {"pace", "SIZE", "bytes per second of a rank (default unlimited)", PACE},
     {"ranks-per-gpu", "N", "cuda: how many ranks share a GPU", RANKS_PER_GPU},
+    {"source-memory", "KIND", "cuda: where sources lie: device (default), pinned or pageable", SOURCE_MEMORY},
+    {"destination-memory", "KIND", "the same for destinations", DESTINATION_MEMORY},
     {"trace", "FILE", "write Chrome/Perfetto JSON of all ranks", TRACE},
     {"timeline", "FILE", "write a picture of ranks by time, as one HTML page", TIMELINE},
     {"force", NULL, "run what is expected to hang or not to fit into memory", FORCE},
@@ -87,6 +91,13 @@ static _Bool read_landing(struct tool_args *args, struct run_options *opt)
     static const char *const names[] = {"in_place", "shadow", NULL};
     int choice = tool_choice(args, names);
     opt->landing = choice < 0 ? 0 : (uint32_t)choice;
+    return choice >= 0;
+}
+
+static _Bool read_memory(struct tool_args *args, enum run_memory *memory)
+{
+    int choice = tool_choice(args, run_memory_names);
+    *memory = choice < 0 ? RUN_MEMORY_DEVICE : (enum run_memory)choice;
     return choice >= 0;
 }
 
@@ -115,6 +126,10 @@ static _Bool read_number(struct tool_args *args, int option, struct run_options 
         return read_landing(args, opt);
     case VERIFY:
         return read_verify(args, opt);
+    case SOURCE_MEMORY:
+        return read_memory(args, &opt->memory[SLUICE_ROLE_SOURCE]);
+    case DESTINATION_MEMORY:
+        return read_memory(args, &opt->memory[SLUICE_ROLE_DESTINATION]);
     case REPEAT:
         return tool_u32(args, 1, RUN_REFITS_MAX, &opt->repeat);
     case WINDOW_BYTES:

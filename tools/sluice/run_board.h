@@ -27,6 +27,7 @@ struct run_seat {
     uint64_t failed_ns;        /* when it failed: before it told anybody */
     uint32_t windows;
     uint64_t verified_bytes;
+    uint64_t host_staging_bytes; /* pinned memory of the backend after the seal */
     struct sluice_stage_times stages;
     uint64_t process_ns;   /* CPU time of all its threads in the last refit, from submit to its end */
     uint64_t scheduler_ns; /* CPU time of its scheduler thread in all refits */

@@ -73,14 +73,21 @@ static sluice_status find(const struct sluice_runtime_options *options, struct s
     return options->backend == NULL ? SLUICE_OK : status; /* the runtime tells why it cannot be used */
 }
 
+const char *const run_memory_names[] = {"device", "pinned", "pageable", NULL};
+
+static enum sluice_memory memory_of(enum run_memory kind)
+{
+    return kind == RUN_MEMORY_PINNED ? SLUICE_MEMORY_PINNED : SLUICE_MEMORY_DEVICE;
+}
+
 static sluice_status take_memory(const struct run_buffers *buffers, struct run_device *device)
 {
     void *memory = NULL;
     sluice_status status = SLUICE_OK;
     for (int role = 0; role < 2 && status == SLUICE_OK; role++) {
-        if (buffers->total[role] == 0)
+        if (buffers->total[role] == 0 || device->kind[role] == RUN_MEMORY_PAGEABLE)
             continue;
-        status = device->ops->mem_alloc(device->device, SLUICE_MEMORY_DEVICE, buffers->total[role], &memory);
+        status = device->ops->mem_alloc(device->device, memory_of(device->kind[role]), buffers->total[role], &memory);
         if (status == SLUICE_OK) {
             device->memory[role] = memory;
             device->bytes[role] = buffers->total[role];
@@ -89,12 +96,15 @@ static sluice_status take_memory(const struct run_buffers *buffers, struct run_d
     return status;
 }
 
-sluice_status run_device_open(const struct run_buffers *buffers, struct sluice_runtime_options *options,
-                              uint32_t ranks_per_gpu, uint32_t rank, struct run_device *ret)
+sluice_status run_device_open(const struct run_buffers *buffers, const enum run_memory kinds[2],
+                              struct sluice_runtime_options *options, uint32_t ranks_per_gpu, uint32_t rank,
+                              struct run_device *ret)
 {
     struct sluice_backend_info info = {.size = sizeof info};
-    struct run_device device = {.ops = NULL};
+    struct run_device device = {.kind = {kinds[0], kinds[1]}};
     sluice_status status = find(options, &info, &device.ops);
+    if (status == SLUICE_OK && device.ops == NULL && (kinds[0] != RUN_MEMORY_DEVICE || kinds[1] != RUN_MEMORY_DEVICE))
+        return sl_fail(SLUICE_INVALID, "run", "--source-memory and --destination-memory are for --backend cuda");
     if (status != SLUICE_OK || device.ops == NULL)
         return status;
     uint32_t shared = ranks_per_gpu;
@@ -126,7 +136,7 @@ sluice_status run_device_open(const struct run_buffers *buffers, struct sluice_r
 void run_device_close(struct run_device *device)
 {
     for (int role = 0; role < 2 && device->device != NULL; role++)
-        device->ops->mem_free(device->device, SLUICE_MEMORY_DEVICE, device->memory[role], device->bytes[role]);
+        device->ops->mem_free(device->device, memory_of(device->kind[role]), device->memory[role], device->bytes[role]);
     if (device->device != NULL)
         device->ops->close(device->device);
     *device = (struct run_device){.ops = NULL};
@@ -135,7 +145,7 @@ void run_device_close(struct run_device *device)
 uint8_t *run_device_buffer(const struct run_device *device, const struct run_buffers *buffers, uint32_t param,
                            enum sluice_role role)
 {
-    if (device->ops == NULL)
+    if (device->ops == NULL || device->kind[role] == RUN_MEMORY_PAGEABLE)
         return run_buffer(buffers, param, role);
     return device->memory[role] + buffers->offsets[role][param];
 }

@@ -8,10 +8,15 @@
 #include "run_buffers.h"
 #include "sluice/runtime.h"
 
+/* Where buffers lie; the words of --source-memory and --destination-memory. */
+enum run_memory { RUN_MEMORY_DEVICE, RUN_MEMORY_PINNED, RUN_MEMORY_PAGEABLE };
+extern const char *const run_memory_names[]; /* ends with NULL */
+
 struct run_device {
     const struct sluice_backend_ops *ops; /* NULL: buffers are plain memory */
     struct sluice_device *device;
-    uint8_t *memory[2]; /* by role */
+    enum run_memory kind[2]; /* by role */
+    uint8_t *memory[2];      /* NULL for pageable memory: that of the rank's plain buffers */
     uint64_t bytes[2];
 };
 
@@ -23,11 +28,13 @@ struct run_device {
 void run_share_gpu(uint32_t version, uint32_t ranks, uint32_t rank);
 
 /*
- * Opens the device that the rank will use, when its backend is cuda, and takes memory like that of `buffers`. Sets
- * what NCCL needs for several ranks on a GPU in this process's environment, before NCCL reads it.
+ * Opens the device that the rank will use, when its backend is cuda, and takes memory like that of `buffers`, of a kind
+ * for each role; without a device there is one kind, the default. Sets what NCCL needs for several ranks on a GPU in
+ * this process's environment, before NCCL reads it.
  */
-sluice_status run_device_open(const struct run_buffers *buffers, struct sluice_runtime_options *options,
-                              uint32_t ranks_per_gpu, uint32_t rank, struct run_device *ret);
+sluice_status run_device_open(const struct run_buffers *buffers, const enum run_memory kinds[2],
+                              struct sluice_runtime_options *options, uint32_t ranks_per_gpu, uint32_t rank,
+                              struct run_device *ret);
 void run_device_close(struct run_device *device);
 
 /* The same place of the rank's buffer; plain memory without a device. */

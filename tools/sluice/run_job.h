@@ -7,6 +7,7 @@
 
 #include "run_board.h"
 #include "run_content.h"
+#include "run_device.h"
 #include "sluice/transfer.h"
 #include "tool.h"
 
@@ -19,6 +20,7 @@ struct run_options {
     uint64_t gate_timeout_ns, timeout_ns, pace;
     uint32_t landing; /* enum sluice_landing */
     uint32_t repeat, ranks_per_gpu;
+    enum run_memory memory[2]; /* by role */
     _Bool json;
     _Bool verify_ends; /* only the first and the last refit have content of their own and are verified */
     _Bool allow_torn;  /* less shadow memory than the version needs was asked for */

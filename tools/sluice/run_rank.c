@@ -83,7 +83,8 @@ static sluice_status open_runtime(struct rank *rank)
         options.allgather = run_board_gather;
         options.allgather_user = &rank->place;
     }
-    sluice_status status = run_device_open(&rank->buffers, &options, opt->ranks_per_gpu, rank->number, &rank->device);
+    sluice_status status =
+        run_device_open(&rank->buffers, opt->memory, &options, opt->ranks_per_gpu, rank->number, &rank->device);
     return status == SLUICE_OK ? sluice_runtime_open(&options, &rank->runtime) : status;
 }
 
@@ -114,6 +115,16 @@ static sluice_status bind(struct rank *rank)
     return status;
 }
 
+/* What the rank's open device says of itself; zeros where it says nothing. */
+static struct sluice_backend_info describe(const struct rank *rank)
+{
+    const struct sl_driver *driver = &rank->runtime->driver;
+    struct sluice_backend_info info = {.size = sizeof info};
+    if (driver->config.ops->describe != NULL)
+        driver->config.ops->describe(driver->device, &info);
+    return info;
+}
+
 static sluice_status seal(struct rank *rank)
 {
     const struct timespec pause = {.tv_nsec = 500000};
@@ -124,9 +135,11 @@ static sluice_status seal(struct rank *rank)
     }
     if (status == SLUICE_OK && atomic_load(&rank->sealed) == SEAL_FAILED)
         status = sl_fail_copy(&rank->seal_error);
-    if (status == SLUICE_OK)
-        rank->seat->windows = sluice_plan_windows(rank->plan);
-    return status;
+    if (status != SLUICE_OK)
+        return status;
+    rank->seat->windows = sluice_plan_windows(rank->plan);
+    rank->seat->host_staging_bytes = describe(rank).host_staging_bytes;
+    return SLUICE_OK;
 }
 
 /* --- content --- */
@@ -233,16 +246,6 @@ static uint64_t spent_by(clockid_t clock)
     return (uint64_t)spent.tv_sec * SLUICE_SECOND + (uint64_t)spent.tv_nsec;
 }
 
-/* CPU time of the scheduler thread within the transport's library so far. */
-static uint64_t spent_by_transport(const struct rank *rank)
-{
-    const struct sl_driver *driver = &rank->runtime->driver;
-    struct sluice_backend_info info = {.size = sizeof info};
-    if (driver->config.ops->describe != NULL)
-        driver->config.ops->describe(driver->device, &info);
-    return info.transport_cpu_ns;
-}
-
 static sluice_status refit(struct rank *rank, uint32_t number)
 {
     const struct run_options *opt = rank->job->options;
@@ -269,7 +272,7 @@ static sluice_status refit(struct rank *rank, uint32_t number)
     atomic_store(&rank->seat->refit, number + 1);
     clockid_t scheduler = CLOCK_THREAD_CPUTIME_ID;
     SL_IGNORE(pthread_getcpuclockid(rank->runtime->thread, &scheduler));
-    uint64_t transport = spent_by_transport(rank);
+    uint64_t transport = describe(rank).transport_cpu_ns;
     uint64_t before = spent_by(scheduler), process = spent_by(CLOCK_PROCESS_CPUTIME_ID);
     time->begin_ns = sl_now(sl_clock_system());
     status = sluice_submit(rank->plan, &options, &transfer);
@@ -277,7 +280,7 @@ static sluice_status refit(struct rank *rank, uint32_t number)
         return status;
     status = wait_for(rank, transfer, &released, &time->end_ns);
     rank->seat->scheduler_ns += spent_by(scheduler) - before;
-    rank->seat->transport_ns += spent_by_transport(rank) - transport;
+    rank->seat->transport_ns += describe(rank).transport_cpu_ns - transport;
     rank->seat->process_ns = spent_by(CLOCK_PROCESS_CPUTIME_ID) - process;
     sluice_transfer_destroy(transfer);
     if (status == SLUICE_OK && verified)

@@ -127,6 +127,7 @@ static void put_rank(struct sl_json_writer *w, const struct run_job *job, uint32
     sl_json_object(w);
     put(w, "rank", rank);
     put(w, "verified_bytes", seat->verified_bytes);
+    put(w, "host_staging_bytes", seat->host_staging_bytes);
     put_double(w, "scheduler_cpu_seconds", (double)seat->scheduler_ns / 1e9);
     if (job->options->trace != NULL)
         put_double(w, "transport_cpu_seconds", (double)seat->transport_ns / 1e9);
