@@ -85,9 +85,9 @@ static _Bool of_survivors(uint32_t kind)
 static void say_alone(const struct sl_control *control, struct sluice_error *error)
 {
     if (control->hub == SL_NOBODY)
-        SL_IGNORE(sl_error_set(error, SLUICE_PEER_LOST, "control",
-                               "%.300s; no majority of the %u ranks is left: close the runtime and open it again with "
-                               "all of them",
+        SL_IGNORE(sl_error_set(error, SLUICE_STATE, "control",
+                               "%.300s, and no other rank of the %u has taken its place with a majority: close the "
+                               "runtime and open it again",
                                control->gone.text, control->world));
 }
 
@@ -421,10 +421,16 @@ uint64_t sl_round_timer(const struct sl_control *control)
     return next;
 }
 
+struct missing {
+    const struct sl_control *control;
+    const struct sl_round *round;
+};
+
 static _Bool part_missing(const void *context, uint32_t rank)
 {
-    const struct sl_round *round = context;
-    return round->parts[rank].data == NULL;
+    const struct missing *missing = context;
+    _Bool needed = !of_survivors(missing->round->kind) || missing->control->peers[rank].state < SL_PEER_LEFT;
+    return needed && missing->round->parts[rank].data == NULL;
 }
 
 void sl_round_due(struct sl_control *control, uint64_t now)
@@ -435,10 +441,11 @@ void sl_round_due(struct sl_control *control, uint64_t now)
             continue;
         char ranks[200];
         struct sluice_error error;
-        sl_rank_list(control->world, part_missing, round, ranks, sizeof(ranks));
+        struct missing missing = {control, round};
+        sl_rank_list(control->world, part_missing, &missing, ranks, sizeof(ranks));
         SL_IGNORE(sl_error_set(&error, SLUICE_TIMEOUT, "control",
-                               "%u of %u ranks took part in a round in time; missing: %s", round->have, control->world,
-                               ranks));
+                               "%u of %u ranks took part in a round in time; missing: %s", round->have,
+                               of_survivors(round->kind) ? control->present + 1 : control->world, ranks));
         fail_round(control, round, &error);
     }
 }

@@ -51,6 +51,13 @@ static void end_of_bootstrap(struct sl_peer *peer, const char *why)
     sl_bootstrap_fail(control, &error);
 }
 
+/* Rank 0 closed its runtime: it had ended all runs, and nobody takes its place. */
+static void leave_alone(struct sl_control *control, const char *text)
+{
+    control->hub = SL_NOBODY;
+    sl_note_gone_alone(control, 0, text);
+}
+
 static void gone(struct sl_peer *peer, enum sl_peer_state state, const char *why)
 {
     struct sl_control *control = peer->control;
@@ -76,10 +83,10 @@ static void gone(struct sl_peer *peer, enum sl_peer_state state, const char *why
     sl_round_gone(control, rank, state == SL_PEER_LOST);
     if (sl_is_hub(control))
         sl_note_gone(control, rank, text);
-    else if (state == SL_PEER_LEFT && control->hub == 0)
-        sl_note_gone_alone(control, rank, text); /* it had ended all runs */
-    else
+    else if (state == SL_PEER_LOST || control->hub != 0)
         sl_takeover_want(control, text);
+    else
+        leave_alone(control, text);
 }
 
 static void broke_rules(struct sl_peer *peer, const char *what)

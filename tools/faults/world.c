@@ -81,7 +81,7 @@ static void see_grant(struct world *world, const struct sl_note *note)
 {
     if (note->kind != SL_NOTE_GRANT && note->kind != SL_NOTE_STOP_AT)
         return;
-    struct run_spec *run = &world->run[(uint32_t)note->key - 1];
+    struct run_spec *run = &world->run[(uint32_t)note->key];
     for (uint32_t i = run->granted; i < note->a; i++)
         run->granted_at[i] = ++world->order;
     run->granted = (uint32_t)note->a;
@@ -110,7 +110,7 @@ static void see_vote(struct world *world, uint32_t rank, const struct sl_note *n
 {
     if (note->kind != SL_NOTE_VOTE || note->status != SLUICE_OK)
         return;
-    struct part *part = &world->run[(uint32_t)note->key - 1].part[rank];
+    struct part *part = &world->run[(uint32_t)note->key].part[rank];
     part->decided_vote |= note->a == SL_PHASE_DECIDE;
     part->final_vote |= note->a == SL_PHASE_FINAL;
 }

@@ -41,7 +41,7 @@ static void draw_part(struct world *world, uint32_t index, uint32_t rank)
     for (uint32_t i = 0; i < run->windows; i++)
         part->flags[i] = draw_flags(world, rank);
     part->config = (struct sl_run_config){
-        .key = ((uint64_t)1 << 32) | (index + 1),
+        .key = index, /* as the first plan numbers its runs */
         .windows = run->windows,
         .slots = run->slots,
         .window_flags = part->flags,
