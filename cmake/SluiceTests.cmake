@@ -65,6 +65,10 @@ endif()
 sluice_register(sim_faults fault 300 sluice_tool sim --faults --seeds ${fault_seeds})
 add_custom_target(nightly COMMAND sluice_tool sim --faults --seeds 1000000 USES_TERMINAL)
 
+if(TARGET bench_kill_tally)
+  sluice_register(fault_kill_tally fault 300 bench_kill_tally 12 1 30)
+endif()
+
 find_program(SLUICE_SPIN spin)
 if(SLUICE_SPIN)
   set(model ${CMAKE_SOURCE_DIR}/tests/model/check ${CMAKE_SOURCE_DIR}/tests/model/commit.pml -DRANKS=3 -DLOSSES=1)

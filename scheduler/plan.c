@@ -68,6 +68,15 @@ static sluice_status own(struct sl_plan *plan)
     return SLUICE_OK;
 }
 
+sluice_status sl_plan_copy(const struct sl_plan *plan, struct sl_plan *ret)
+{
+    struct sl_plan copy = *plan;
+    sluice_status status = own(&copy);
+    if (status == SLUICE_OK)
+        *ret = copy;
+    return status;
+}
+
 static sluice_status begin_change(struct sl_plan *plan)
 {
     if (plan->borrowed) {

@@ -69,6 +69,12 @@ sluice_status sl_plan_add_half(struct sl_plan *plan, uint64_t id, uint32_t param
                                _Bool receive, const struct sluice_region *region);
 sluice_status sl_plan_set_rank(struct sl_plan *plan, uint32_t rank, uint32_t world);
 
+/*
+ * The plan for some of its ranks: rank i of the new one was rank origin[i]; tasks with others are left out. Not
+ * validated. PLAN (a rank that the plan does not have; halves of a rank that is left out), NOMEM.
+ */
+sluice_status sl_plan_among(const struct sl_plan *plan, const uint32_t *origin, uint32_t world, struct sl_plan *ret);
+
 /* Sorts tasks by (id, part) where needed and checks everything. PLAN names the task or tasks. */
 sluice_status sl_plan_validate(struct sl_plan *plan);
 

@@ -35,4 +35,7 @@ struct sl_label {
 };
 struct sl_label sl_param_label(const struct sl_plan *plan, uint32_t param);
 
+/* plan.c: everything in memory of its own. NOMEM. */
+sluice_status sl_plan_copy(const struct sl_plan *plan, struct sl_plan *ret);
+
 #endif

@@ -77,6 +77,11 @@ struct sluice_progress {
     struct sluice_stage_times stages;
     uint64_t gate_wait_ns; /* waiting for consumer gates after the prefix was staged */
     uint64_t commit_ns;    /* from the decision to the last committed byte */
+    /* Option `resume`: windows that all ranks had, so that none moved them again; of those that moved, windows and
+     * their bytes that this rank had already. */
+    uint32_t windows_skipped;
+    uint32_t windows_again;
+    uint64_t bytes_again;
 };
 
 enum sluice_transfer_state {

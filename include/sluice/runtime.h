@@ -98,9 +98,30 @@ SLUICE_API void sluice_runtime_destroy(sluice_runtime *runtime);
  */
 SLUICE_API void sluice_runtime_close_wait(sluice_runtime *runtime);
 
+/*
+ * Forms a new epoch of the ranks that are left after others were lost, or after a communicator was. All that
+ * are left call it, once their transfers are RELEASED; it blocks until they are there, at most `timeout_ns`
+ * (0: the bootstrap deadline). The new runtime has the options of the old one; its ranks are numbered from 0 in
+ * the order of the old numbers (sluice_runtime_origin), and plans follow by sluice_plan_recover. More than half
+ * of the old runtime's ranks must be left; the loss of rank 0 is no different from another's.
+ *
+ * After success the old runtime is closing (sluice_runtime_close); destroy it before a plan is sealed on the new
+ * one, which has nothing of a lost rank: a GPU takes the communicator of one runtime. After an error it is as it was, and the call may be repeated. To go on with all
+ * ranks once the lost ones were started again, no call is needed: close, open as at first, sluice_plan_recover.
+ *
+ * With an event_base call it where sluice_runtime_open is allowed. Not inside a callback, and not while another
+ * thread closes the runtime. Errors: TIMEOUT (names the ranks that did not call), PEER_LOST (another loss came in
+ * between), STATE (inside a callback; a world of one; no majority is left, or rank 0 closed its runtime), BUSY
+ * (transfers are not released), CLOSED, FORKED, and those of sluice_runtime_open.
+ */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_runtime_recover(sluice_runtime *runtime, uint64_t timeout_ns,
+                                                                 sluice_runtime **ret_runtime);
+
 SLUICE_API uint32_t sluice_runtime_rank(const sluice_runtime *runtime);
 SLUICE_API uint32_t sluice_runtime_world(const sluice_runtime *runtime);
-/* OK, or POISONED, CLOSED, FORKED: whether the next submit can run. */
+/* The number that `rank` had in the world that was opened first; UINT32_MAX: no such rank. Any thread. */
+SLUICE_API uint32_t sluice_runtime_origin(const sluice_runtime *runtime, uint32_t rank);
+/* OK, or why no submit can run any more: POISONED, PEER_LOST, CLOSED, FORKED. */
 SLUICE_API sluice_status sluice_runtime_status(const sluice_runtime *runtime);
 
 /* SLUICE_DELIVER_FD: readable while events wait. Owned by the runtime. -1 for other deliveries. */

@@ -80,6 +80,13 @@ struct sluice_transfer_options {
     size_t params_words;            /* 64-bit words of `params` */
     uint32_t changed_only;          /* 1: only what changed since the version that the destinations have */
     uint32_t verify;                /* 1: digests of what was read and what landed must agree, else CORRUPT */
+    /*
+     * 1: goes on with a version that failed in place, on a plan of sluice_plan_recover; all ranks alike. `resume_windows`:
+     * the first windows that this rank has (windows_done of the failed transfer's progress, or 0). Windows that every rank has are not
+     * moved again, so its sources and destinations must be as that transfer left them.
+     */
+    uint32_t resume;
+    uint32_t resume_windows;
 };
 #define SLUICE_TRANSFER_OPTIONS_INIT                                                                                   \
     {                                                                                                                  \
@@ -91,7 +98,8 @@ struct sluice_transfer_options {
  * the same order; runs of one plan follow each other. `options` NULL: all defaults. `*ret_transfer` is
  * set before the first callback runs, and inside a callback none runs before submit has returned.
  * Allowed inside callbacks. Errors: AGAIN (transfers_max are pending: come back after a RELEASED event),
- * STATE (not sealed), INVALID, UNSUPPORTED (changed_only, verify: no digests on this backend), NOMEM, CLOSED, POISONED, FORKED.
+ * STATE (not sealed), INVALID, UNSUPPORTED (changed_only, verify: no digests on this backend), NOMEM, CLOSED, POISONED,
+ * PEER_LOST (with the reason: recover the runtime, or open it again), FORKED.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_submit(sluice_plan *plan,
                                                         const struct sluice_transfer_options *options,

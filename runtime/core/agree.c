@@ -82,17 +82,19 @@ void sl_agree_done(struct sl_driver *driver, struct sluice_transfer *transfer, u
 static uint64_t *new_part(const struct sluice_transfer *transfer, uint32_t kind, size_t *ret_words)
 {
     size_t params = transfer->sealed->plan->store.param_count;
-    *ret_words = 1 + (kind == SL_ROUND_CHANGED ? (params + 63) / 64 : params);
+    *ret_words = 1 + (kind == SL_ROUND_CHANGED ? (params + 63) / 64 : kind == SL_ROUND_RESUME ? 1 : params);
     return sl_new_array(transfer->runtime->mem, *ret_words, sizeof(uint64_t), "part of a round");
 }
 
 static void fill_part(const struct sluice_transfer *transfer, uint32_t kind, uint64_t *part)
 {
     part[0] = 1;
-    if (kind == SL_ROUND_CHANGED) {
+    if (kind == SL_ROUND_RESUME)
+        part[1] = transfer->resume_windows;
+    if (kind == SL_ROUND_CHANGED)
         sl_changed_fill(transfer, part + 1);
+    if (kind == SL_ROUND_RESUME || kind == SL_ROUND_CHANGED)
         return;
-    }
     uint32_t check = kind - SL_ROUND_DIGESTS;
     sl_checks_sum(transfer->checks, check_begin(transfer, check), check_end(transfer, check), part + 1);
 }
@@ -146,6 +148,8 @@ void sl_agree_end(struct sl_driver *driver, struct sluice_transfer *transfer)
         return;
     if (transfer->changed_only && !given(transfer, SL_ROUND_CHANGED))
         give(driver, transfer, SL_ROUND_CHANGED, 0);
+    if (transfer->resume && !given(transfer, SL_ROUND_RESUME))
+        give(driver, transfer, SL_ROUND_RESUME, 0);
     for (uint32_t check = 0; check < SL_CHECKS; check++)
         if (has_check(transfer, check) && !given(transfer, SL_ROUND_DIGESTS + check))
             give(driver, transfer, SL_ROUND_DIGESTS + check, 0);
@@ -195,7 +199,7 @@ static _Bool advance_changed(struct sl_driver *driver, struct sluice_transfer *t
     if (agree->changed != SL_CHANGED_DIGESTED)
         return 0;
     agree->changed = SL_CHANGED_ROUND;
-    give(driver, transfer, SL_ROUND_CHANGED, 1);
+    give(driver, transfer, transfer->resume ? SL_ROUND_RESUME : SL_ROUND_CHANGED, 1);
     return 1;
 }
 
@@ -233,6 +237,26 @@ static void take_changed(struct sl_driver *driver, struct sluice_transfer *trans
     if (sl_view_open(transfer->sealed, transfer->moved, words, &transfer->moved_part) == SLUICE_OK)
         transfer->view = &transfer->moved_part;
     if (transfer->view != &transfer->moved_part || sl_transfer_tables(transfer) != SLUICE_OK) {
+        fail_gate(driver, transfer);
+        return;
+    }
+    transfer->agree.changed = SL_CHANGED_KNOWN;
+    tell_gate(driver, transfer, NULL);
+}
+
+/* The ranks have told how many windows they have. */
+static void take_resume(struct sl_driver *driver, struct sluice_transfer *transfer, const uint8_t *data, size_t bytes)
+{
+    uint64_t least = UINT64_MAX;
+    if (bytes == sizeof least)
+        memcpy(&least, data, sizeof least);
+    if (least > transfer->resume_windows) {
+        (void)sl_fail(SLUICE_PROTOCOL, "transfer", "rank 0 sent a malformed number of windows");
+        fail_gate(driver, transfer);
+        return;
+    }
+    transfer->skipped = (uint32_t)least;
+    if (sl_transfer_tables(transfer) != SLUICE_OK) {
         fail_gate(driver, transfer);
         return;
     }
@@ -312,7 +336,7 @@ static _Bool advance(struct sl_driver *driver, uint32_t run)
             moved |= advance_check(driver, transfer, check);
     }
     struct sluice_transfer *transfer = driver->runs[run];
-    if (transfer != NULL && transfer->changed_only && atomic_load(&transfer->ended) == 0)
+    if (transfer != NULL && (transfer->changed_only || transfer->resume) && atomic_load(&transfer->ended) == 0)
         moved |= advance_changed(driver, transfer);
     return moved;
 }
@@ -339,11 +363,13 @@ void sl_agree_round_ended(struct sl_driver *driver, uint32_t kind, uint64_t id, 
     if (transfer == NULL || atomic_load(&transfer->ended) != 0)
         return; /* it has ended here */
     driver->chores = 1;
-    if (kind == SL_ROUND_CHANGED) {
+    if (kind == SL_ROUND_CHANGED || kind == SL_ROUND_RESUME) {
         if (transfer->agree.changed != SL_CHANGED_ROUND)
             return;
         if (error != NULL)
             tell_gate(driver, transfer, error);
+        else if (kind == SL_ROUND_RESUME)
+            take_resume(driver, transfer, data, bytes);
         else
             take_changed(driver, transfer, data, bytes);
         return;
@@ -391,7 +417,10 @@ static sluice_status check_parts(const struct sl_bytes *parts, uint32_t world, s
 
 static void join_word(uint32_t kind, uint64_t *into, uint64_t word)
 {
-    *into = kind == SL_ROUND_CHANGED ? *into | word : *into + word;
+    if (kind == SL_ROUND_RESUME)
+        *into = word < *into ? word : *into;
+    else
+        *into = kind == SL_ROUND_CHANGED ? *into | word : *into + word;
 }
 
 /* In place: words become the ids of those that are not 0. */
@@ -416,6 +445,8 @@ sluice_status sl_agree_reduce(uint32_t kind, const struct sl_bytes *parts, uint3
     uint64_t *words = sl_new_array(mem, count, sizeof *words, "result of a round");
     if (words == NULL)
         return sl_error_set(error, SLUICE_NOMEM, "transfer", "rank 0 is out of memory for a round");
+    if (kind == SL_ROUND_RESUME)
+        memset(words, 0xff, count * sizeof *words);
     for (uint32_t rank = 0; rank < world; rank++)
         for (size_t i = 0; i < count; i++) {
             uint64_t word;
@@ -423,6 +454,6 @@ sluice_status sl_agree_reduce(uint32_t kind, const struct sl_bytes *parts, uint3
             join_word(kind, &words[i], word);
         }
     *ret_data = (uint8_t *)words;
-    *ret_bytes = kind == SL_ROUND_CHANGED ? count * sizeof *words : keep_ids(words, count);
+    *ret_bytes = kind == SL_ROUND_CHANGED || kind == SL_ROUND_RESUME ? count * sizeof *words : keep_ids(words, count);
     return SLUICE_OK;
 }

@@ -11,11 +11,11 @@
 #include "runtime/core/sealed.h"
 
 /* Rounds beside those of the seal (sealed.h); their id is the key of the run. */
-enum { SL_ROUND_CHANGED = 16, SL_ROUND_DIGESTS = 17, SL_ROUND_DIGESTS_REST = 18 };
+enum { SL_ROUND_CHANGED = 16, SL_ROUND_DIGESTS = 17, SL_ROUND_DIGESTS_REST = 18, SL_ROUND_RESUME = 19 };
 
 enum { SL_CHECKS = 2 }; /* digests are compared once for the staged windows and once for the rest */
 
-/* How a transfer with `changed_only` finds its parameters. */
+/* How a transfer with `changed_only` finds its parameters; one with `resume` its first window, from DIGESTED on. */
 enum sl_changed {
     SL_CHANGED_NOT = 0,      /* it takes what it was given */
     SL_CHANGED_GATES = 1,    /* waits until its sources may be read */
@@ -39,7 +39,10 @@ struct sl_agree {
 
 struct sluice_transfer;
 
-/* Rank 0, pure. The result of CHANGED is the union, of DIGESTS the ids of parameters that do not add up. */
+/*
+ * Rank 0, pure. The result of CHANGED is the union, of DIGESTS the ids of parameters that do not add up, of RESUME the
+ * least.
+ */
 sluice_status sl_agree_reduce(uint32_t kind, const struct sl_bytes *parts, uint32_t world, struct sl_mem *mem,
                               uint8_t **ret_data, size_t *ret_bytes, struct sluice_error *error);
 
@@ -58,6 +61,13 @@ void sl_agree_round_ended(struct sl_driver *driver, uint32_t kind, uint64_t id, 
 /* The transfer is over here: gives the parts that it has not given, and notes what the buffers hold. */
 void sl_agree_end(struct sl_driver *driver, struct sluice_transfer *transfer);
 void sl_agree_drop(struct sluice_transfer *transfer);
+
+/* resume.c */
+/* How many of the windows that an application says to have are windows of this plan. */
+uint32_t sl_resume_windows(const struct sl_sealed *sealed, uint32_t given);
+/* Takes the work out of the windows that all ranks have; with flags and bytes of all windows filled in. */
+void sl_resume_skip(struct sluice_transfer *transfer);
+void sl_resume_progress(const struct sluice_transfer *transfer, struct sluice_progress *progress);
 
 /* changed.c */
 /* Opens the digest set of this rank's sources and hands it over. NOMEM, DEVICE. */

@@ -46,7 +46,7 @@ sluice_status sl_direct_check(const struct sl_sealed *sealed, const struct sluic
                        "a transfer in a stream of the caller takes no gates: its order counts");
     if (options->landing != SLUICE_LANDING_IN_PLACE || options->pace_bytes_per_second != 0)
         return sl_fail(SLUICE_INVALID, "submit", "a transfer in a stream of the caller lands in place and has no pace");
-    if (options->params != NULL || options->changed_only || options->verify)
+    if (options->params != NULL || options->changed_only || options->verify || options->resume)
         return sl_fail(SLUICE_INVALID, "submit",
                        "a transfer in a stream of the caller moves all parameters, without digests");
     return check_plan(sealed);

@@ -109,6 +109,22 @@ _Bool sl_driver_arm(struct sl_driver *driver)
     return idle || driver->config.ops->arm(driver->device) == SLUICE_OK;
 }
 
+void sl_driver_lost(struct sl_driver *driver, const struct sluice_error *error)
+{
+    if (atomic_load_explicit(&driver->lost, memory_order_relaxed))
+        return;
+    driver->lost_error = *error;
+    atomic_store_explicit(&driver->lost, 1, memory_order_release);
+}
+
+void sl_driver_poison(struct sl_driver *driver, const struct sluice_error *error)
+{
+    if (atomic_load_explicit(&driver->poisoned, memory_order_relaxed))
+        return;
+    driver->poison_error = *error;
+    atomic_store_explicit(&driver->poisoned, 1, memory_order_release);
+}
+
 static void tell(struct sl_driver *driver, const struct sl_note *note)
 {
     sluice_status status = driver->config.link.tell(driver->config.link.context, note);
@@ -137,7 +153,7 @@ static void act_on(struct sl_driver *driver, const struct sl_action *action)
         begin_abort(driver);
         break;
     case SL_ACTION_POISON:
-        atomic_store_explicit(&driver->poisoned, 1, memory_order_release);
+        sl_driver_poison(driver, &action->error);
         SL_LOG(driver->config.log, SLUICE_LOG_ERROR, "runtime", "%s", action->error.text);
         break;
     case SL_ACTION_LAUNCH:

@@ -125,7 +125,9 @@ struct sl_driver {
     uint64_t close_at;
     _Bool finished;  /* nothing lives any more; the thread may end */
     _Bool abandoned; /* the device was left open: it and the mailbox that it wakes must never be freed */
-    atomic_bool poisoned;
+    /* Why no run can start any more. The errors are written once, before their flags. */
+    atomic_bool poisoned, lost;
+    struct sluice_error poison_error, lost_error;
 
     uint64_t stall_since; /* undelivered events wait since; UINT64_MAX: none */
     uint64_t stall_delivered;
@@ -171,6 +173,9 @@ sluice_status sl_launch_lanes(struct sl_driver *driver, uint32_t slots);
 /* --- for the parts of the driver --- */
 /* Something on the device or transport failed outside of an operation: tells the engine. */
 void sl_driver_broken(struct sl_driver *driver, const struct sluice_error *error);
+/* A rank of this runtime was lost. */
+void sl_driver_lost(struct sl_driver *driver, const struct sluice_error *error);
+void sl_driver_poison(struct sl_driver *driver, const struct sluice_error *error);
 void sl_driver_engine_event(struct sl_driver *driver, struct sl_engine_event event);
 /* Carries out what the engine wants; after add_run and every event. */
 void sl_driver_engine_drain(struct sl_driver *driver);

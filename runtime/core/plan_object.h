@@ -13,7 +13,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/memory.h"
-#include "scheduler/plan.h"
+#include "scheduler/schedule.h"
 
 struct sl_sealed; /* sealed.h */
 
@@ -39,6 +39,8 @@ struct sluice_plan {
     atomic_uint_fast64_t version;
     atomic_uint_fast32_t windows; /* 0 before the seal */
     struct sl_sealed *sealed;     /* while being sealed and after; NULL once its runtime has closed */
+    struct sl_rule cuts;          /* of the last seal; windows 0: never sealed */
+    struct sl_rule resumes;       /* of the plan that this one recovers; windows 0: none */
     atomic_bool seal_ended;       /* the last seal is over; how: */
     struct sluice_error seal_error;
 };

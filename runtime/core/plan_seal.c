@@ -84,12 +84,21 @@ static sluice_status count_local_windows(const struct sl_sealed *sealed, uint64_
     return SLUICE_OK;
 }
 
+/* The same, and cut as the plan that this one recovers. */
+static sluice_status count_least_windows(const struct sl_sealed *sealed, uint64_t most, uint32_t *ret)
+{
+    uint32_t before = sealed->plan->resumes.windows;
+    sluice_status status = count_local_windows(sealed, most, ret);
+    *ret = before > *ret ? before : *ret;
+    return status;
+}
+
 static sluice_status assign_windows(struct sl_sealed *sealed, const struct sluice_seal_options *options,
                                     struct sl_seal_terms *terms)
 {
     struct sl_sealing *sealing = sealed->sealing;
     if (terms->policy == SLUICE_POLICY_BALANCED)
-        return count_local_windows(sealed, options->local_window_bytes, &terms->windows);
+        return count_least_windows(sealed, options->local_window_bytes, &terms->windows);
     sluice_status status = sl_assign_windows(&sealed->plan->store, terms->policy, options->window_bytes, sealing->mem,
                                              &sealing->window_of_task, &terms->windows);
     terms->window_of_task = sealing->window_of_task;

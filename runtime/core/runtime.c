@@ -10,6 +10,7 @@
 
 #include "runtime/backend/registry.h"
 #include "runtime/core/agree.h"
+#include "runtime/core/recover.h"
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/sealed.h"
 
@@ -26,6 +27,7 @@ void sl_runtime_release(struct sluice_runtime *runtime)
         return;
     struct sl_mem *mem = runtime->mem;
     sl_free(mem, runtime->environment);
+    sl_free(sl_mem_default(), runtime->origin);
     sl_trace_close(&runtime->trace);
     sl_delivery_drop(&runtime->delivery);
     pthread_mutex_destroy(&runtime->lock);
@@ -62,8 +64,13 @@ sluice_status sl_runtime_check_live(const struct sluice_runtime *runtime, const 
         return status;
     if (atomic_load_explicit(&runtime->closing, memory_order_acquire))
         return sl_fail(SLUICE_CLOSED, where, "the runtime is closed");
-    if (atomic_load_explicit(&runtime->driver.poisoned, memory_order_acquire))
-        return sl_fail(SLUICE_POISONED, where, "the runtime lost its communicator: close it and open a new one");
+    const struct sl_driver *driver = &runtime->driver;
+    if (atomic_load_explicit(&driver->lost, memory_order_acquire))
+        return sl_fail(SLUICE_PEER_LOST, where, "%.300s: recover the runtime, or close it and open it again",
+                       driver->lost_error.text);
+    if (atomic_load_explicit(&driver->poisoned, memory_order_acquire))
+        return sl_fail(SLUICE_POISONED, where, "%.300s: recover the runtime, or close it and open it again",
+                       driver->poison_error.text);
     return SLUICE_OK;
 }
 
@@ -103,6 +110,10 @@ void sl_runtime_on_round(void *context, uint32_t kind, uint64_t id, sluice_statu
                          const struct sluice_error *error, const uint8_t *data, size_t bytes)
 {
     struct sluice_runtime *runtime = context;
+    if (kind >= SL_ROUND_SURVIVORS) {
+        sl_recover_round_ended(runtime, status, error, data, bytes);
+        return;
+    }
     size_t carried = status == SLUICE_OK ? bytes : 0;
     struct round_order *round = sl_new(runtime->mem, sizeof *round + carried, "result of a round");
     if (round == NULL) {
@@ -126,15 +137,23 @@ struct note_order {
     struct sl_note note;
 };
 
+static void see_loss(struct sl_driver *driver, const struct sl_note *note)
+{
+    struct sluice_error error;
+    SL_IGNORE(sl_error_set(&error, SLUICE_PEER_LOST, "control", "rank %u is gone: %s", note->rank, note->text));
+    sl_seal_lost(driver, &error);
+    if (note->status == SLUICE_CLOSED || note->b != 0)
+        return;
+    sl_driver_lost(driver, &error);
+    sl_notices_post(driver->config.notices, SLUICE_EVENT_PEER_LOST, NULL, note->rank, driver->now, &error);
+}
+
 static void act_note(struct sl_driver *driver, struct sl_order *order)
 {
     struct note_order *carried = (struct note_order *)order;
     const struct sl_note *note = &carried->note;
-    if (note->kind == SL_NOTE_LOST && note->status != SLUICE_CLOSED && note->b == 0) {
-        struct sluice_error error;
-        SL_IGNORE(sl_error_set(&error, SLUICE_PEER_LOST, "control", "rank %u is gone: %s", note->rank, note->text));
-        sl_notices_post(driver->config.notices, SLUICE_EVENT_PEER_LOST, NULL, note->rank, driver->now, &error);
-    }
+    if (note->kind == SL_NOTE_LOST)
+        see_loss(driver, note);
     sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_NOTE, .note = note});
     sl_free(carried->runtime->mem, carried);
 }
@@ -333,7 +352,9 @@ static struct sluice_runtime *new_runtime(const struct sluice_runtime_options *o
     sluice_status status = sl_config_read(environment, &runtime->settings);
     if (status == SLUICE_OK)
         status = sl_runtime_fill_options(options, &runtime->settings, &runtime->options);
-    if (status == SLUICE_OK)
+    if (status == SLUICE_OK && hooks->identity != NULL)
+        runtime->identity = *hooks->identity;
+    else if (status == SLUICE_OK)
         status = sl_identity_find(&runtime->options, environment, &runtime->identity);
     if (status == SLUICE_OK && (runtime->mem = sl_mem_open()) == NULL)
         status = sl_fail(SLUICE_NOMEM, "runtime", "out of memory for the runtime's arena");
@@ -349,6 +370,8 @@ static struct sluice_runtime *new_runtime(const struct sluice_runtime_options *o
     runtime->pid = getpid();
     runtime->dead = 1; /* until the driver is open */
     runtime->hooks = *hooks;
+    runtime->hooks.identity = NULL;
+    runtime->origin_world = runtime->identity.world;
     runtime->clock = hooks->clock != NULL ? hooks->clock : sl_clock_system();
     runtime->log = (struct sl_log){runtime->options.on_log, runtime->options.user,
                                    (enum sluice_log_level)(runtime->options.log_level - 1)};

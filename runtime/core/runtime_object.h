@@ -24,8 +24,17 @@ struct sl_runtime_hooks {
     const struct sl_clock *clock;
     const struct sluice_backend_ops *backend;
     void *backend_extra;
-    struct sl_link link; /* tell NULL: a control plane of our own */
+    struct sl_link link;                /* tell NULL: a control plane of our own */
+    const struct sl_identity *identity; /* NULL: by options and environment; used while opening */
     _Bool threadless;
+};
+
+/* How a round of a recovery ended; `data` belongs to who waits. */
+struct sl_round_end {
+    _Bool ended;
+    struct sluice_error error;
+    uint8_t *data;
+    size_t bytes;
 };
 
 struct sluice_runtime {
@@ -57,6 +66,12 @@ struct sluice_runtime {
     struct sl_order close_order;
     atomic_bool closing;
     atomic_uint_fast32_t live; /* transfers whose RELEASED was not delivered yet */
+
+    /* recover.c */
+    uint32_t *origin;      /* by rank: its number in the world that was opened first; NULL: the same */
+    uint32_t origin_world; /* ranks of that world */
+    atomic_bool recovering;
+    struct sl_round_end recover_round; /* under `lock` */
 };
 
 void sl_runtime_keep(struct sluice_runtime *runtime);

@@ -54,6 +54,8 @@ static void settle_plan(struct sl_sealed *sealed, const struct sluice_error *err
     plan->seal_error = error != NULL ? *error : (struct sluice_error){0};
     if (error == NULL)
         atomic_store(&plan->windows, sealed->schedule.rule.windows);
+    if (error == NULL)
+        plan->cuts = sealed->schedule.rule;
     if (error != NULL)
         plan->sealed = NULL;
     atomic_store(&plan->state, error == NULL ? SL_PLAN_SEALED : SL_PLAN_OPEN);
@@ -318,6 +320,23 @@ void sl_seal_orphan_order(struct sl_driver *driver, struct sl_order *order)
         sl_sealed_drop(sealed);
 }
 
+static void abort_group(struct sl_driver *driver, struct sl_sealing *sealing)
+{
+    sealing->aborted = 1;
+    sealing->deadline = sl_deadline(driver->now, driver->config.abort_timeout_ns);
+    SL_IGNORE(driver->config.ops->abort(driver->group));
+}
+
+void sl_seal_lost(struct sl_driver *driver, const struct sluice_error *error)
+{
+    struct sl_sealed *sealed = driver->seal_head;
+    if (sealed == NULL || sealed->sealing->stage != SL_STAGE_GROUP || sealed->sealing->aborted)
+        return; /* rounds fail by themselves */
+    if (sealed->sealing->failure.status == SLUICE_OK)
+        sealed->sealing->failure = *error;
+    abort_group(driver, sealed->sealing);
+}
+
 /* The communicator did not open in time: it is aborted once, then awaited once more. */
 static _Bool late_group(struct sl_driver *driver, struct sl_sealed *sealed)
 {
@@ -327,12 +346,10 @@ static _Bool late_group(struct sl_driver *driver, struct sl_sealed *sealed)
     SL_IGNORE(sl_fail(SLUICE_TIMEOUT, "seal", "the communicator did not open within the seal deadline"));
     fail_here(sealed);
     if (!sealing->aborted) {
-        sealing->aborted = 1;
-        sealing->deadline = sl_deadline(driver->now, driver->config.abort_timeout_ns);
-        SL_IGNORE(driver->config.ops->abort(driver->group));
+        abort_group(driver, sealing);
         return 1;
     }
-    atomic_store(&driver->poisoned, 1);
+    sl_driver_poison(driver, &sealing->failure);
     give_ready(driver, sealed, SL_STAGE_OPENED);
     return 1;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/core/agree.h"
+#include "runtime/core/recover.h"
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/sealed.h"
 
@@ -93,7 +94,11 @@ sluice_status sl_runtime_reduce(void *context, uint32_t kind, const struct sl_by
     case SL_ROUND_CHANGED:
     case SL_ROUND_DIGESTS:
     case SL_ROUND_DIGESTS_REST:
+    case SL_ROUND_RESUME:
         return sl_agree_reduce(kind, parts, world, mem, ret_data, ret_bytes, error);
+    case SL_ROUND_MEMBERS:
+    case SL_ROUND_GATHER:
+        return sl_recover_reduce(kind, parts, world, mem, ret_data, ret_bytes, error);
     default:
         return sl_error_set(error, SLUICE_PROTOCOL, "seal", "round of unknown kind %u", kind);
     }

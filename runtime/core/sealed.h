@@ -210,6 +210,8 @@ void sl_seal_round_ended(struct sl_driver *driver, uint32_t kind, uint64_t id, c
 _Bool sl_seal_advance(struct sl_driver *driver);
 /* Its deadline; UINT64_MAX: none. */
 uint64_t sl_seal_timer(const struct sl_driver *driver);
+/* A rank is gone: a communicator that is opening will never be complete. */
+void sl_seal_lost(struct sl_driver *driver, const struct sluice_error *error);
 /* The end of group_open. */
 void sl_seal_group_opened(struct sl_driver *driver, const struct sluice_completion *completion);
 /*

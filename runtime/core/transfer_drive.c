@@ -64,6 +64,8 @@ sluice_status sl_transfer_tables(struct sluice_transfer *transfer)
     if (status != SLUICE_OK || transfer->flags == NULL)
         return status;
     fill_flags(transfer);
+    if (transfer->resume)
+        sl_resume_skip(transfer);
     sl_agree_count(transfer);
     return SLUICE_OK;
 }
@@ -113,7 +115,7 @@ static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _B
     }
     unlink_leaving(driver, transfer);
     sl_agree_end(driver, transfer);
-    driver->agreeing -= transfer->verify || transfer->changed_only;
+    driver->agreeing -= sl_transfer_agrees(transfer);
     if (released)
         close_tables(transfer);
     for (uint32_t i = 0; i < transfer->config.gate_count; i++)
@@ -254,14 +256,14 @@ void sl_transfer_begin(struct sl_driver *driver, struct sl_order *order)
     struct sluice_error error = {0};
     uint32_t run = SL_NO_RUN;
     transfer->gate_begin_ns = transfer->submitted_ns;
-    driver->agreeing += transfer->verify || transfer->changed_only;
+    driver->agreeing += sl_transfer_agrees(transfer);
     driver->chores = 1;
     sluice_status status = SLUICE_OK;
     if (driver->closing)
         status = sl_fail(SLUICE_CLOSED, "transfer", "the runtime was closed before the transfer began");
     if (status == SLUICE_OK)
         status = sl_sealed_refresh(transfer->sealed);
-    if (status == SLUICE_OK && !transfer->changed_only)
+    if (status == SLUICE_OK && !transfer->changed_only && !transfer->resume)
         status = sl_transfer_tables(transfer);
     if (status != SLUICE_OK) {
         sl_error_take(&error);
@@ -425,6 +427,8 @@ static void complete_progress(struct sl_driver *driver, const struct sluice_tran
     progress->bytes_total = transfer->bytes_total;
     progress->elapsed_ns = driver->now > transfer->submitted_ns ? driver->now - transfer->submitted_ns : 0;
     progress->left_ns = UINT64_MAX;
+    if (transfer->resume)
+        sl_resume_progress(transfer, progress);
     uint64_t running = transfer->first_launch_ns != 0 ? driver->now - transfer->first_launch_ns : 0;
     if (running == 0 || transfer->bytes_done == 0)
         return;

@@ -30,7 +30,7 @@ void sl_transfer_window_done(struct sl_driver *driver, struct sluice_transfer *t
     transfer->window_done[window] = 1;
     if (transfer->window_time != NULL)
         transfer->window_time[window] = driver->now;
-    transfer->bytes_done += view->window_bytes[window];
+    transfer->bytes_done += window < transfer->skipped ? 0 : view->window_bytes[window];
     uint32_t before = (uint32_t)atomic_load_explicit(&transfer->windows, memory_order_relaxed);
     uint32_t prefix = grow_prefix(transfer, before);
     uint32_t arrived = transfer->arrived;

@@ -48,7 +48,10 @@ struct sluice_transfer {
     struct sl_view part;  /* of a partial transfer */
     uint64_t *params;     /* our copy of the bitmap; NULL: all */
 
-    _Bool verify, changed_only;
+    _Bool verify, changed_only, resume;
+    uint32_t resume_windows;   /* resume: the first windows that this rank has */
+    uint32_t skipped;          /* resume: those that all ranks have, once that is known */
+    uint64_t bytes_again;      /* resume: of windows that this rank has and others do not */
     uint64_t *moved;           /* changed_only: the bitmap of what changed, once that is known */
     struct sl_view moved_part; /* of it */
     uint8_t *flags;            /* config.window_flags where they are not the view's */
@@ -140,6 +143,12 @@ void sl_transfer_leave(struct sl_driver *driver, struct sluice_transfer *transfe
 uint64_t sl_transfer_leave_timer(const struct sl_driver *driver);
 /* One that is late at `now` goes without RELEASED; false: there is none. */
 _Bool sl_transfer_leave_late(struct sl_driver *driver, uint64_t now);
+
+/* It has rounds of its own. */
+static inline _Bool sl_transfer_agrees(const struct sluice_transfer *transfer)
+{
+    return transfer->verify || transfer->changed_only || transfer->resume;
+}
 
 static inline _Bool sl_transfer_asked_for(const struct sluice_transfer *transfer, uint32_t param)
 {

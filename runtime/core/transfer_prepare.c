@@ -14,6 +14,19 @@
 
 enum { GATE_NAME_MAX = 96 };
 
+static sluice_status check_resume(const struct sl_sealed *sealed, const struct sluice_transfer_options *options)
+{
+    if (!options->resume && options->resume_windows > 0)
+        return sl_fail(SLUICE_INVALID, "submit", "resume_windows is given, but resume is 0");
+    if (options->resume && (options->landing != SLUICE_LANDING_IN_PLACE || options->changed_only))
+        return sl_fail(SLUICE_INVALID, "submit",
+                       "resume is for landing in place and without changed_only: of others nothing is kept");
+    if (sl_resume_windows(sealed, options->resume_windows) > sealed->schedule.rule.windows)
+        return sl_fail(SLUICE_INVALID, "submit", "resume_windows is %u, the plan has %u windows",
+                       options->resume_windows, sealed->schedule.rule.windows);
+    return SLUICE_OK;
+}
+
 static sluice_status check_options(const struct sl_sealed *sealed, const struct sluice_transfer_options *options)
 {
     uint32_t windows = sealed->schedule.rule.windows;
@@ -37,7 +50,7 @@ static sluice_status check_options(const struct sl_sealed *sealed, const struct 
             return sl_fail(SLUICE_INVALID, "submit", "param_gates[%zu] names no gate, role or parameter of the plan",
                            i);
     }
-    return SLUICE_OK;
+    return check_resume(sealed, options);
 }
 
 /* A gate that is wanted, before gates are joined. */
@@ -150,10 +163,10 @@ static sluice_status prepare_gates(struct sluice_transfer *transfer, const struc
     }
     for (uint32_t i = 0; i < count; i++)
         take_wish(transfer, &wishes[i], i, transfer->gate_names + (size_t)i * GATE_NAME_MAX);
-    if (transfer->changed_only) {
-        transfer->agree.changed = SL_CHANGED_GATES;
+    if (transfer->changed_only || transfer->resume) {
+        transfer->agree.changed = transfer->resume ? SL_CHANGED_DIGESTED : SL_CHANGED_GATES;
         transfer->agree.changed_gate = (uint32_t)count;
-        transfer->gates[count] = (struct sl_run_gate){.name = "digests of what changed"};
+        transfer->gates[count].name = transfer->resume ? "windows that all ranks have" : "digests of what changed";
         transfer->waits[count] = (struct sl_gate_wait){.transfer = transfer, .index = (uint32_t)count};
         count++;
     }
@@ -210,7 +223,9 @@ static sluice_status prepare_agree(struct sluice_transfer *transfer, const struc
     struct sl_mem *mem = transfer->runtime->mem;
     transfer->verify = options->verify != 0;
     transfer->changed_only = options->changed_only != 0;
-    if (!transfer->verify && !transfer->changed_only)
+    transfer->resume = options->resume != 0;
+    transfer->resume_windows = sl_resume_windows(transfer->sealed, options->resume_windows);
+    if (!sl_transfer_agrees(transfer))
         return SLUICE_OK;
     transfer->flags = sl_new_array(mem, transfer->sealed->schedule.rule.windows, 1, "window flags");
     if (transfer->changed_only)
@@ -228,8 +243,8 @@ static uint64_t digest_options(const struct sluice_transfer *transfer, const str
                                uint64_t version)
 {
     uint64_t part = transfer->params == NULL ? 0 : sl_hash64(transfer->params, bitmap_bytes(transfer->plan), 1);
-    uint64_t sealed[] = {options->landing, options->allow_torn,   version, part,
-                         transfer->verify, transfer->changed_only};
+    uint64_t sealed[] = {options->landing, options->allow_torn,    version,         part,
+                         transfer->verify, transfer->changed_only, transfer->resume};
     return sl_hash64(sealed, sizeof sealed, 0);
 }
 
