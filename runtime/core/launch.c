@@ -84,6 +84,7 @@ static void forget_sources(struct sl_driver *driver)
 {
     struct sluice_transfer *transfer = driver->digesting;
     driver->digesting = NULL;
+    driver->chores = 1; /* another transfer may read its sources now */
     if (transfer->leaving)
         sl_transfer_leave(driver, transfer);
 }

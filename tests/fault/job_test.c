@@ -91,7 +91,8 @@ Test(job, everything_at_once)
  * In this order: a version's outcome that a failed allocation lost; an operation refused behind one that had been
  * taken; a wake-up from a device that was left open; a set in use after an abort that failed; digests of a transfer
  * that had ended; a turn passed outside of an event; memory of digests after a failed allocation; a commit launched
- * while an abort was under way; the first run of the first plan when another rank took the arbiter's place.
+ * while an abort was under way; the first run of the first plan when another rank took the arbiter's place;
+ * digests that waited for those of a transfer which was cancelled.
  */
 Test(job, seeds_that_once_failed)
 {
@@ -107,6 +108,7 @@ Test(job, seeds_that_once_failed)
         {.seed = 13454, .faults = JOB_FAULTS},
         {.seed = 39832, .faults = JOB_REFUSED | JOB_LATE},
         {.seed = 2221, .faults = JOB_FAULTS},
+        {.seed = 1046198, .faults = JOB_AGAIN | JOB_CANCEL},
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         run_one(options[i].seed, options[i].faults);
