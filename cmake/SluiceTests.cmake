@@ -104,20 +104,24 @@ elseif(gpu_sources)
   message(STATUS "GPU tests: left out (no CUDA module)")
 endif()
 
-if(SLUICE_FUZZ)
-  file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/*.c)
-  foreach(source IN LISTS fuzz_sources)
-    sluice_test_program(${source} name)
+# Fuzz targets: with libFuzzer each runs for some seconds from its corpus (tests/fuzz/corpus/<target>, one file an input,
+# what once failed among them); without it the corpus is gone through once. `fuzzers` builds them all.
+file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/*.c)
+add_custom_target(fuzzers)
+foreach(source IN LISTS fuzz_sources)
+  sluice_test_program(${source} name)
+  get_filename_component(stem ${source} NAME_WE)
+  file(GLOB seeds CONFIGURE_DEPENDS tests/fuzz/corpus/${stem}/*)
+  if(SLUICE_FUZZ)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    get_filename_component(stem ${source} NAME_WE)
-    file(GLOB seeds CONFIGURE_DEPENDS tests/fuzz/corpus/${stem}/*)
-    if(seeds) # by name: a folder would be written to
-      list(JOIN seeds "," seeds)
-      set(seeds -seed_inputs=${seeds})
-    endif()
-    sluice_register(${name} fuzz 300 ${name} -max_total_time=20 -timeout=10
-        -artifact_prefix=${CMAKE_BINARY_DIR}/${name}- ${seeds})
-  endforeach()
-endif()
+    list(JOIN seeds "," seeds) # by name: a folder would be written to
+    sluice_register(${name} fuzz 300 ${name} -max_total_time=5 -timeout=10
+        -artifact_prefix=${CMAKE_BINARY_DIR}/${name}- -seed_inputs=${seeds})
+  else()
+    target_sources(${name} PRIVATE tests/fuzz/replay/main.c)
+    sluice_register(${name} fuzz 60 ${name} ${seeds})
+  endif()
+  add_dependencies(fuzzers ${name})
+endforeach()
 
 include(SluiceBuildTests)

@@ -74,13 +74,17 @@ quietly() {
     rm -f "$step_log"
 }
 
-build_preset() {
-    preset=$1
-    shift
+use_ccache() {
     if command -v ccache >/dev/null 2>&1 && [ -z "${CMAKE_C_COMPILER_LAUNCHER:-}" ]; then
         CMAKE_C_COMPILER_LAUNCHER=ccache
         export CMAKE_C_COMPILER_LAUNCHER
     fi
+}
+
+build_preset() {
+    preset=$1
+    shift
+    use_ccache
     quietly cmake --preset "$preset" "$@"
     quietly cmake --build --preset "$preset" -j "$(nproc)"
 }

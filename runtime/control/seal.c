@@ -278,14 +278,26 @@ static sluice_status recheck(struct sl_seal *seal, const struct sl_seal_answer *
     return SLUICE_OK;
 }
 
+/* Whether numbers fit each other, so that nothing behind has to ask. */
+static _Bool answer_fits(const struct sl_seal *seal, const struct sl_seal_answer *answer)
+{
+    _Bool mapped = answer->map_count > 0 || seal->block_of_stream != NULL;
+    if (answer->windows == 0 || answer->windows > SLUICE_WINDOWS_MAX || answer->staged > answer->windows)
+        return 0;
+    if (answer->map_count > 0 && (seal->block_of_stream != NULL || answer->kind != SL_SEAL_AGAIN))
+        return 0; /* dealt twice, or for nobody */
+    if (answer->kind == SL_SEAL_AGREED)
+        return answer->windows % seal->blocks == 0;
+    return answer->blocks == 1 || (answer->blocks <= UINT16_MAX && mapped);
+}
+
 sluice_status sl_seal_feed(struct sl_seal *seal, const uint8_t *data, size_t bytes, _Bool *ret_done)
 {
     SL_ASSERT(!seal->done);
     struct sl_reader r = sl_reader_of(data, bytes);
     struct sl_seal_answer answer = {0};
     sl_seal_get_answer(&r, &answer);
-    _Bool map_twice = answer.map_count > 0 && seal->block_of_stream != NULL;
-    if (!sl_reader_done(&r) || map_twice || answer.windows == 0 || answer.windows > SLUICE_WINDOWS_MAX)
+    if (!sl_reader_done(&r) || !answer_fits(seal, &answer))
         return sl_fail(SLUICE_PROTOCOL, "seal", "the result of a seal round from rank 0 is malformed (%zu bytes)",
                        bytes);
     if (answer.kind == SL_SEAL_AGREED) {
