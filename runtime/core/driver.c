@@ -15,6 +15,7 @@
 
 /* While something is in flight a lost wake-up costs no more than this. */
 #define BACKSTOP_NS (2 * SLUICE_MILLISECOND)
+#define BURST_NS    (100 * SLUICE_MILLISECOND)
 /* A step that never runs dry gives way here, so that the owner sees time pass. */
 enum { ROUNDS_MAX = 64 };
 
@@ -349,7 +350,15 @@ static void publish(struct sl_driver *driver)
     driver->touched = 0;
 }
 
-/* Warns once when events wait and nobody takes any for the stall deadline. */
+/* How long events may wait before a warning: above the limit of their number as long as a burst needs at most. */
+static uint64_t patience(const struct sl_driver *driver)
+{
+    uint64_t stall = driver->config.stall_timeout_ns;
+    _Bool many = sl_delivery_pending(driver->config.delivery) > driver->config.events_max;
+    return many && stall > BURST_NS ? BURST_NS : stall;
+}
+
+/* Warns once when events wait and nobody takes any for that long. */
 static void watch_delivery(struct sl_driver *driver)
 {
     struct sl_delivery *delivery = driver->config.delivery;
@@ -362,8 +371,7 @@ static void watch_delivery(struct sl_driver *driver)
         driver->stall_warned = driver->stall_warned && pending > 0 && !taken;
         return;
     }
-    _Bool late = driver->now - driver->stall_since >= driver->config.stall_timeout_ns;
-    if (driver->stall_warned || (!late && pending <= driver->config.events_max))
+    if (driver->stall_warned || driver->now - driver->stall_since < patience(driver))
         return;
     struct sluice_error error;
     SL_IGNORE(sl_error_set(&error, SLUICE_AGAIN, "delivery",
@@ -380,7 +388,7 @@ static uint64_t stall_timer(const struct sl_driver *driver)
 {
     if (driver->stall_since == UINT64_MAX || driver->stall_warned)
         return UINT64_MAX;
-    return sl_deadline(driver->stall_since, driver->config.stall_timeout_ns);
+    return sl_deadline(driver->stall_since, patience(driver));
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)

@@ -76,6 +76,7 @@ static void close_it(struct sluice_device *device)
 
 static sluice_status mem_alloc(struct sluice_device *device, enum sluice_memory kind, uint64_t bytes, void **ret)
 {
+    atomic_fetch_add(&hand.calls, 1);
     (void)device;
     (void)kind;
     *ret = calloc(1, bytes);
@@ -86,6 +87,7 @@ static sluice_status mem_alloc(struct sluice_device *device, enum sluice_memory 
 
 static void mem_free(struct sluice_device *device, enum sluice_memory kind, void *memory, uint64_t bytes)
 {
+    atomic_fetch_add(&hand.calls, 1);
     (void)device;
     (void)kind;
     (void)bytes;
@@ -95,6 +97,7 @@ static void mem_free(struct sluice_device *device, enum sluice_memory kind, void
 
 static sluice_status queue_open(struct sluice_device *device, struct sluice_queue **ret)
 {
+    atomic_fetch_add(&hand.calls, 1);
     *ret = calloc(1, sizeof **ret);
     SL_ASSERT(*ret != NULL);
     (*ret)->device = device;
@@ -103,12 +106,14 @@ static sluice_status queue_open(struct sluice_device *device, struct sluice_queu
 
 static void queue_close(struct sluice_queue *queue)
 {
+    atomic_fetch_add(&hand.calls, 1);
     free(queue);
 }
 
 static sluice_status set_open(struct sluice_device *device, enum sluice_copy_kind kind,
                               const struct sluice_copy *pieces, size_t count, struct sluice_set **ret)
 {
+    atomic_fetch_add(&hand.calls, 1);
     (void)device;
     (void)kind;
     struct sluice_set *set = calloc(1, sizeof *set);
@@ -124,6 +129,7 @@ static sluice_status set_open(struct sluice_device *device, enum sluice_copy_kin
 
 static void set_close(struct sluice_set *set)
 {
+    atomic_fetch_add(&hand.calls, 1);
     free(set->pieces);
     free(set);
     atomic_fetch_sub(&hand.sets, 1);

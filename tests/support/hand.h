@@ -19,6 +19,7 @@ struct hand {
     atomic_int fail_at; /* the completion of this number fails; -1: none */
     atomic_uint memory; /* blocks taken and not given back */
     atomic_uint sets;   /* open copy sets */
+    atomic_uint calls;  /* that take or give back memory, queues or sets */
 };
 
 #define HAND_ALL UINT32_MAX

@@ -137,6 +137,35 @@ Test(delivery, allows_submit_and_destroy_inside_a_callback_a_thousand_deep)
     solo_close(&solo);
 }
 
+/* Cancels the run from inside its first callback. */
+static void cancel_at_start(struct solo *s, const struct sluice_event *event)
+{
+    (void)s;
+    if (event->kind == SLUICE_EVENT_STARTED) {
+        sluice_transfer_cancel(event->transfer);
+        sluice_transfer_cancel(event->transfer);
+        hand_allow(HAND_ALL);
+    }
+}
+
+Test(delivery, allows_cancel_inside_a_callback_and_ends_once)
+{
+    open_with(SLUICE_DELIVER_THREAD, NULL);
+    solo_seal(&solo, 4, 0);
+    atomic_store(&hand.allowed, 0);
+    solo.react = cancel_at_start;
+    struct sluice_transfer_options options = solo_options(&solo);
+    sluice_transfer *transfer = solo_submit(&solo, &options);
+    sluice_status status = sluice_transfer_wait(transfer, UINT64_MAX);
+    uint32_t cancelled = solo_count_kind(&solo, SLUICE_EVENT_CANCELLED);
+    cr_expect_eq(status, cancelled ? SLUICE_CANCELLED : SLUICE_OK, "everything may have been launched before");
+    cr_expect_eq(cancelled + solo_count_kind(&solo, SLUICE_EVENT_COMPLETED), 1u, "one terminal event");
+    cr_expect_eq(solo.count, 4u, "SEALED, STARTED, the end and");
+    cr_expect_eq(solo.events[3].kind, (uint32_t)SLUICE_EVENT_RELEASED);
+    sluice_transfer_destroy(transfer);
+    solo_close(&solo);
+}
+
 struct blocker {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -270,6 +299,32 @@ static void count_warnings(enum sluice_log_level level, const char *topic, const
     (void)user;
     if (level == SLUICE_LOG_WARN && strcmp(topic, "delivery") == 0 && strstr(text, "sluice_dispatch") != NULL)
         atomic_fetch_add(&warnings, 1);
+}
+
+Test(delivery, warns_at_the_limit_of_undelivered_events_and_loses_none)
+{
+    struct sluice_runtime_options runtime = SLUICE_RUNTIME_OPTIONS_INIT;
+    runtime.delivery = SLUICE_DELIVER_FD;
+    runtime.events_max = 8;
+    runtime.stall_timeout_ns = UINT64_MAX; /* not by time */
+    runtime.on_log = count_warnings;
+    solo_open(&solo, &runtime);
+    solo_seal(&solo, 4, 0);
+    struct sluice_transfer_options options = solo_options(&solo);
+    options.window_events = 1;
+    sluice_transfer *first = solo_submit(&solo, &options); /* seven events, and one of the seal was drained */
+    sluice_transfer *second = solo_submit(&solo, &options);
+    while (atomic_load(&warnings) == 0)
+        sched_yield();
+    cr_expect_eq(solo_count_kind(&solo, SLUICE_EVENT_STARTED), 0u, "nothing was delivered yet");
+    cr_assert_eq(sluice_transfer_wait(first, UINT64_MAX), SLUICE_OK);
+    cr_assert_eq(sluice_transfer_wait(second, UINT64_MAX), SLUICE_OK);
+    cr_expect_eq(solo_count_kind(&solo, SLUICE_EVENT_STALLED), 1u);
+    cr_expect_eq(solo_count_kind(&solo, SLUICE_EVENT_WINDOW), 8u);
+    cr_expect_eq(solo_count_kind(&solo, SLUICE_EVENT_RELEASED), 2u);
+    sluice_transfer_destroy(first);
+    sluice_transfer_destroy(second);
+    solo_close(&solo);
 }
 
 Test(delivery, that_nobody_drains_refuses_more_and_warns)

@@ -34,6 +34,17 @@ static void expect_seal(sluice_plan *plan, sluice_status expected, const char *w
         cr_expect_not_null(strstr(sluice_last_error()->text, words), "%s", sluice_last_error()->text);
 }
 
+static struct sluice_progress run(sluice_plan *plan)
+{
+    struct sluice_progress progress = {.size = sizeof progress};
+    sluice_transfer *transfer = NULL;
+    cr_assert_eq(sluice_submit(plan, NULL, &transfer), SLUICE_OK);
+    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
+    cr_assert_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
+    sluice_transfer_destroy(transfer);
+    return progress;
+}
+
 Test(plan_api, seals_halves_of_local_tasks_and_moves_them)
 {
     solo_open(&solo, NULL);
@@ -43,15 +54,12 @@ Test(plan_api, seals_halves_of_local_tasks_and_moves_them)
     bind_at(plan, 0, SLUICE_ROLE_DESTINATION, SOLO_BYTES, SOLO_BYTES);
     cr_expect_eq(sluice_plan_windows(plan), 0u);
     expect_seal(plan, SLUICE_OK, NULL);
-    sluice_transfer *transfer = NULL;
-    cr_assert_eq(sluice_submit(plan, NULL, &transfer), SLUICE_OK);
-    cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
+    cr_expect_eq(run(plan).windows_done, 1u);
     cr_expect(solo_all(buffer + SOLO_BYTES, SOLO_BYTES, 9));
     struct sluice_param param = {.id = 1};
     cr_expect_eq(sluice_plan_add_param(plan, &param), SLUICE_STATE);
     cr_expect_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, buffer, SOLO_BYTES), SLUICE_STATE);
     expect_seal(plan, SLUICE_STATE, NULL);
-    sluice_transfer_destroy(transfer);
     sluice_plan_destroy(plan);
     sluice_runtime_close_wait(solo.runtime);
 }
@@ -83,6 +91,9 @@ Test(plan_api, refuses_destinations_that_overlap_and_allows_tied_sources)
     expect_seal(plan, SLUICE_PLAN, "overlaps");
     bind_at(plan, 1, SLUICE_ROLE_DESTINATION, 2 * SOLO_BYTES, SOLO_BYTES);
     expect_seal(plan, SLUICE_OK, NULL);
+    memset(buffer, 7, SOLO_BYTES);
+    cr_expect_eq(run(plan).params_done, 2u);
+    cr_expect(solo_all(buffer + SOLO_BYTES, 2 * SOLO_BYTES, 7), "both destinations hold the one source");
     sluice_plan_destroy(plan);
     sluice_runtime_close_wait(solo.runtime);
 }
@@ -105,6 +116,39 @@ Test(plan_api, refuses_a_plan_for_another_world)
     cr_assert_eq(sluice_plan_create(3, &plan), SLUICE_OK);
     expect_seal(plan, SLUICE_PLAN, "3 ranks");
     cr_expect_eq(sluice_plan_create(0, &plan), SLUICE_INVALID);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(solo.runtime);
+}
+
+/* Task 1 without bytes and without buffers, task 2 with bytes, task 3 without bytes but with buffers. */
+Test(plan_api, of_tasks_with_and_without_bytes_counts_each_once)
+{
+    sluice_plan *plan = NULL;
+    solo_open(&solo, NULL);
+    cr_assert_eq(sluice_plan_create(1, &plan), SLUICE_OK);
+    for (uint32_t p = 0; p < 3; p++) {
+        const uint64_t bytes = p == 1 ? SOLO_BYTES : 0;
+        struct sluice_region whole = {.row_bytes = bytes, .rows = 1, .pitch = bytes};
+        struct sluice_param param = {.id = p, .dtype = SLUICE_DTYPE_U8, .bytes = bytes, .name = "w"};
+        cr_assert_eq(sluice_plan_add_param(plan, &param), SLUICE_OK);
+        cr_assert_eq(sluice_plan_add_send(plan, p + 1, p, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
+        cr_assert_eq(sluice_plan_add_recv(plan, p + 1, p, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
+    }
+    cr_assert_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, NULL, 0), SLUICE_OK);
+    cr_assert_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_DESTINATION, NULL, 0), SLUICE_OK);
+    for (uint32_t p = 1; p < 3; p++) {
+        bind_at(plan, p, SLUICE_ROLE_SOURCE, 0, p == 1 ? SOLO_BYTES : 0);
+        bind_at(plan, p, SLUICE_ROLE_DESTINATION, p * SOLO_BYTES, p == 1 ? SOLO_BYTES : 0);
+    }
+    memset(buffer, 5, SOLO_BYTES);
+    expect_seal(plan, SLUICE_OK, NULL);
+    struct sluice_progress progress = run(plan);
+    cr_expect_eq(progress.params_total, 3u);
+    cr_expect_eq(progress.params_done, 3u);
+    cr_expect_eq(progress.bytes_total, (uint64_t)SOLO_BYTES);
+    cr_expect_eq(progress.bytes_done, (uint64_t)SOLO_BYTES);
+    cr_expect_eq(atomic_load(&hand.submitted), 1u, "nothing is copied for a task without bytes");
+    cr_expect(solo_all(buffer + SOLO_BYTES, SOLO_BYTES, 5));
     sluice_plan_destroy(plan);
     sluice_runtime_close_wait(solo.runtime);
 }

@@ -5,7 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/error.h"
+#include "support/many.h"
 #include "support/solo.h"
+#include "support/threads.h"
+
+enum { THREADS = 64 };
 
 static struct solo solo;
 
@@ -123,6 +128,62 @@ Test(runtime, leaves_signals_to_the_application)
     kill(getpid(), SIGTERM);
     cr_expect(pthread_equal(signalled, pthread_self()), "the application's thread took it");
     solo_close(&solo);
+}
+
+/* The test's own threads. */
+struct own {
+    int ids[THREADS];
+    atomic_uint count;
+};
+
+static _Bool is_own(const struct own *own, int id)
+{
+    for (uint32_t i = 0; i < atomic_load(&own->count); i++)
+        if (own->ids[i] == id)
+            return 1;
+    return 0;
+}
+
+/* The others block what an application may want to handle; returns how many there are. */
+static uint32_t check_threads(const struct own *own)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGCHLD, SIGALRM, SIGUSR1, SIGWINCH};
+    struct test_thread threads[THREADS];
+    uint32_t others = 0, count = test_threads(threads, THREADS);
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_own(own, threads[i].id))
+            continue;
+        others++;
+        for (size_t k = 0; k < SL_COUNT(signals); k++)
+            cr_expect(test_thread_blocks(&threads[i], signals[k]), "thread %s takes signal %d", threads[i].name,
+                      signals[k]);
+    }
+    return others;
+}
+
+static void look_at_threads(struct many_rank *rank)
+{
+    struct own *own = rank->many->context;
+    own->ids[atomic_fetch_add(&own->count, 1)] = gettid();
+    many_plan(rank, 1, 1, 4096);
+    many_fill(rank, 1);
+    many_seal(rank, NULL);
+    many_meet(rank);
+    if (rank->rank == 0)
+        cr_expect_geq(check_threads(own), 2u * 4, "scheduler, callbacks, control and queues of two ranks");
+    many_meet(rank);
+    many_drop(rank);
+}
+
+Test(runtime, has_only_threads_that_block_signals)
+{
+    static struct many many;
+    struct test_thread before[THREADS];
+    struct own own = {.count = test_threads(before, THREADS)};
+    for (uint32_t i = 0; i < own.count; i++)
+        own.ids[i] = before[i].id;
+    many.context = &own;
+    many_run(&many, 2, look_at_threads);
 }
 
 Test(runtime, refuses_options_that_mean_nothing)

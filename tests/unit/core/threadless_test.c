@@ -90,6 +90,43 @@ Test(threadless, runs_in_steps_of_virtual_time_and_names_the_next_one)
     cr_expect_eq(atomic_load(&hand.sets), 0u);
 }
 
+Test(threadless, tells_the_wait_for_consumers_and_the_commit_apart)
+{
+    sluice_runtime *runtime = open_threadless();
+    const struct sluice_seal_options seal = {.size = sizeof seal, .shadow_bytes = 64};
+    sluice_plan *plan = seal_with(runtime, &seal, 1);
+    sluice_transfer *transfer = NULL;
+    sluice_gate *gate = NULL;
+    struct sluice_progress progress = {.size = sizeof progress};
+    struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
+    cr_assert_eq(sluice_gate_host(runtime, &gate), SLUICE_OK);
+    memset(source, 7, sizeof source);
+    options.landing = SLUICE_LANDING_SHADOW;
+    options.consumer_gate = gate;
+    cr_assert_eq(sluice_submit(plan, &options, &transfer), SLUICE_OK);
+    sl_runtime_step(runtime, virtual_now); /* staged */
+    atomic_store(&hand.allowed, 0);
+    virtual_now += 3 * SLUICE_SECOND;
+    cr_assert_eq(sluice_gate_open(gate), SLUICE_OK);
+    sl_runtime_step(runtime, virtual_now); /* decided; the commit copy does not end yet */
+    cr_expect_eq(destination[63], 0);
+    virtual_now += 2 * SLUICE_SECOND;
+    hand_allow(HAND_ALL);
+    sl_runtime_step(runtime, virtual_now);
+    cr_expect_eq(destination[63], 7);
+    cr_assert_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
+    cr_expect_eq(progress.state, (uint32_t)SLUICE_TRANSFER_DONE);
+    cr_expect_eq(progress.gate_wait_ns, 3 * SLUICE_SECOND);
+    cr_expect_eq(progress.commit_ns, 2 * SLUICE_SECOND);
+    cr_expect_eq(progress.elapsed_ns, 5 * SLUICE_SECOND);
+    sluice_gate_destroy(gate);
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close(runtime);
+    sl_runtime_step(runtime, virtual_now);
+    sluice_runtime_destroy(runtime);
+}
+
 Test(threadless, ends_a_gate_deadline_at_its_virtual_time)
 {
     sluice_runtime *runtime = open_threadless();

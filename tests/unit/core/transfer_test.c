@@ -177,6 +177,27 @@ Test(transfer, refuses_a_version_that_could_be_torn_unless_allowed)
     solo_close(&solo);
 }
 
+/* Room for two parameters of four: after the decision their copies fail in the middle of the rest. */
+Test(transfer, that_tears_after_the_decision_names_the_version_and_its_parameters)
+{
+    struct sluice_error error;
+    solo_open(&solo, NULL);
+    solo_seal(&solo, 4, 2 * SOLO_BYTES);
+    atomic_store(&hand.fail_at, 1);
+    struct sluice_transfer_options options = solo_options(&solo);
+    options.landing = SLUICE_LANDING_SHADOW;
+    options.allow_torn = 1;
+    options.version = 6;
+    sluice_transfer *transfer = solo_submit(&solo, &options);
+    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_TORN);
+    sluice_transfer_error(transfer, &error);
+    cr_expect_not_null(strstr(error.text, "version 6 is torn on this rank"), "%s", error.text);
+    cr_expect_not_null(strstr(error.text, "parameters hold bytes of both versions, the first is"), "%s", error.text);
+    cr_expect_eq(sluice_version(solo.plan), 0u);
+    sluice_transfer_destroy(transfer);
+    solo_close(&solo);
+}
+
 Test(transfer, stops_at_a_window_boundary_when_cancelled)
 {
     solo_open(&solo, NULL);
@@ -260,11 +281,11 @@ Test(transfer, retries_operations_that_the_backend_cannot_take_now)
     solo_close(&solo);
 }
 
-Test(transfer, allocates_no_device_memory_between_launch_and_completion)
+Test(transfer, takes_and_gives_back_nothing_of_the_device_between_launch_and_completion)
 {
     solo_open(&solo, NULL);
     solo_seal(&solo, 4, SOLO_PARAMS * SOLO_BYTES);
-    unsigned memory = atomic_load(&hand.memory), sets = atomic_load(&hand.sets);
+    unsigned calls = atomic_load(&hand.calls);
     struct sluice_transfer_options options = solo_options(&solo);
     options.landing = SLUICE_LANDING_SHADOW;
     for (int i = 0; i < 3; i++) {
@@ -272,8 +293,7 @@ Test(transfer, allocates_no_device_memory_between_launch_and_completion)
         cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
         sluice_transfer_destroy(transfer);
     }
-    cr_expect_eq(atomic_load(&hand.memory), memory);
-    cr_expect_eq(atomic_load(&hand.sets), sets);
+    cr_expect_eq(atomic_load(&hand.calls), calls);
     solo_close(&solo);
 }
 

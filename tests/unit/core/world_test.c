@@ -207,6 +207,7 @@ static void cancelled(struct many_rank *rank)
     many_meet(rank);
     many_fill(rank, 4); /* the buffers are free again, the plan is as good as before */
     many_meet(rank);
+    cr_expect(many_untouched(rank), "nothing of the cancelled transfer arrives behind its release");
     options.param_gate_count = 0;
     cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
     cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
@@ -265,10 +266,18 @@ static void too_little_staging(struct many_rank *rank)
     sluice_status status = sluice_plan_seal_wait(rank->plan, rank->runtime, &seal, 0);
     cr_expect_eq(status, SLUICE_LIMIT);
     cr_expect_not_null(strstr(sluice_last_error()->text, "staging_bytes_max"), "%s", sluice_last_error()->text);
+    seal.window_bytes = 16 * 1024; /* three slots find room */
+    many_fill(rank, 2);
+    many_seal(rank, &seal);
+    sluice_transfer *transfer = NULL;
+    cr_assert_eq(sluice_submit(rank->plan, NULL, &transfer), SLUICE_OK);
+    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    cr_expect(many_holds(rank, 2));
+    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
-Test(world, refuses_staging_above_the_limit_with_sizes_and_option)
+Test(world, refuses_staging_above_the_limit_with_option_and_takes_smaller_windows)
 {
     many.options.staging_bytes_max = 64 * 1024;
     many_run(&many, 2, too_little_staging);

@@ -1,6 +1,5 @@
 /* The host backend's device: limits, threads, failing allocations. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include "runtime/backend/registry.h"
 #include "runtime/base/memory.h"
 #include "support/rig.h"
+#include "support/threads.h"
 
 static uint64_t no_time(void *clock)
 {
@@ -75,20 +75,6 @@ Test(host_device, queues_beyond_the_limit_are_refused)
     free(queues);
 }
 
-/* "SigBlk:" of a thread. */
-static uint64_t blocked_signals(const char *thread)
-{
-    char path[300], line[256];
-    uint64_t blocked = 0;
-    snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
-    FILE *file = fopen(path, "r");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        if (strncmp(line, "SigBlk:", 7) == 0)
-            blocked = strtoull(line + 7, NULL, 16);
-    fclose(file);
-    return blocked;
-}
-
 Test(host_device, worker_threads_have_names_and_block_signals)
 {
     struct rig rig;
@@ -97,23 +83,15 @@ Test(host_device, worker_threads_have_names_and_block_signals)
     rig_fence(&rig.rank[0], 1, 2);
     rig_wait(&rig.rank[0], 1);
     rig_wait(&rig.rank[0], 2);
-    uint32_t workers = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    for (struct dirent *entry = readdir(tasks); entry != NULL; entry = readdir(tasks)) {
-        char path[300], name[64] = "";
-        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (file == NULL)
+    struct test_thread threads[64];
+    uint32_t workers = 0, count = test_threads(threads, 64);
+    for (uint32_t i = 0; i < count; i++) {
+        if (strncmp(threads[i].name, "sluice-q", 8) != 0)
             continue;
-        if (fgets(name, sizeof(name), file) != NULL && strncmp(name, "sluice-q", 8) == 0) {
-            workers++;
-            uint64_t blocked = blocked_signals(entry->d_name);
-            cr_assert(blocked & (UINT64_C(1) << (SIGTERM - 1)), "%s takes SIGTERM", name);
-            cr_assert(blocked & (UINT64_C(1) << (SIGINT - 1)), "%s takes SIGINT", name);
-        }
-        fclose(file);
+        workers++;
+        cr_assert(test_thread_blocks(&threads[i], SIGTERM), "%s takes SIGTERM", threads[i].name);
+        cr_assert(test_thread_blocks(&threads[i], SIGINT), "%s takes SIGINT", threads[i].name);
     }
-    closedir(tasks);
     cr_assert_eq(workers, 2);
     rig_close(&rig);
 }
