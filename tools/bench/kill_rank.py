@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+from with_parent import die_with_parent
+
 
 def free_port():
     with socket.socket() as probe:
@@ -27,7 +29,8 @@ def free_port():
 def start(command, world, rank, port):
     environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank),
                        LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            preexec_fn=die_with_parent)
 
 
 def finish(process, deadline):

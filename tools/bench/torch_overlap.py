@@ -18,12 +18,15 @@ import time
 import torch
 import torch.multiprocessing as multiprocessing
 
+from with_parent import die_with_parent
+
 BATCH = 10
 ALONE_SECONDS = 3.0
 
 
 def multiply(index, device, size, done, stop):
     """Counts products until it is told to stop; no more than a batch is ever enqueued."""
+    die_with_parent()
     torch.set_num_threads(1)
     place = torch.device(device, index) if device == "cuda" else torch.device("cpu")
     a = torch.randn(size, size, device=place, dtype=torch.bfloat16)
@@ -47,7 +50,8 @@ def rate(begin, end):
 
 def watch(command, done):
     """Runs the command; the moments at which its first and its last but one refit were seen to be over, and its report."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=die_with_parent)
     begin = end = None
     for line in process.stderr:
         found = re.match(r"refit (\d+) of (\d+):", line)
