@@ -1,5 +1,5 @@
 # gpu-common.sh: what tools/gpu-test and tools/gpu-several share. Sourced in the folder of a bundle, never run. POSIX sh.
-# Before the first step: report, the folder of outputs; limit_s, seconds after which no step begins any more.
+# Set ahead: report, the folder of outputs; plans, one for plans; limit_s, seconds after which no step begins any more.
 failed=0
 began=$(date +%s)
 
@@ -45,6 +45,16 @@ step() {
 watch() {
     attempt "$@" || return 0
     note "$name" "$took" "status $status: $(tail -1 "$report/$name.txt" | cut -c1-160)"
+}
+
+# make_plan FILE OPTIONS...: a plan in $plans.
+make_plan() {
+    name=$1
+    shift
+    mkdir -p "$plans"
+    bin/sluice plan "$@" -o "$plans/$name" >>"$report/plans.txt" 2>&1 && return 0
+    note "plan $name" 0 "FAILED (see plans.txt)"
+    failed=1
 }
 
 # Several processes on one GPU run side by side with MPS and take turns without it.
