@@ -82,7 +82,7 @@ def print_overlap(folder):
 
 
 def print_last_lines(folder):
-    names = sorted(name[:-4] for name in os.listdir(folder) if re.match(r"(plans-.*|loss-.*|going-on)\.txt", name))
+    names = sorted(name[:-4] for name in os.listdir(folder) if re.match(r"(plans-.*|loss-.*|going-on|recover-.*)\.txt", name))
     for name in names:
         with open(os.path.join(folder, name + ".txt"), encoding="utf-8", errors="replace") as file:
             print(f"\n{name}: {(file.read().strip().splitlines() or ['nothing'])[-1]}")

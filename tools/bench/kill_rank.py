@@ -5,8 +5,8 @@ Usage: kill_rank.py [--victim R] [--after SECONDS] [--within SECONDS] WORLD COMM
 
 Starts COMMAND (`sluice run PLAN ... --repeat 100000`) as the WORLD ranks of a launcher, kills rank R (default the last)
 with SIGKILL, and waits for the others. Each has to end by itself, with an error that names a rank, within the time
-(default 20 s: five missed heartbeats, a stalled group and an abort), and one at least with words about windows, which
-shows that a refit was under way. The last line of the output says what was seen.
+(default 20 s: five missed heartbeats, a stalled group and an abort), and one at least with words of a refit that
+failed in a window or could not begin, which shows that refits were under way. The last line of the output says what was seen.
 """
 import argparse
 import os
@@ -72,9 +72,9 @@ def main():
             continue
         slowest = max(slowest, ended - begin)
         good = good and status == 1 and re.search(r"rank \d", text) is not None
-        midway = midway or "window" in text
+        midway = midway or re.search("window|recover the runtime", text) is not None
         print(f"rank {rank}: {'status ' + str(status) if status is not None else 'had to be killed'}: {text}")
-    print(f"kill_rank: rank {victim} of {options.world} killed {'in' if midway else 'NOT in'} a refit: the others "
+    print(f"kill_rank: rank {victim} of {options.world} killed {'amid' if midway else 'NOT amid'} refits: the others "
           f"{'reported it' if good else 'did NOT end as they should'}, the last after {slowest:.1f} s")
     return 0 if good and midway else 1
 
