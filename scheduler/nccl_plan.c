@@ -48,6 +48,7 @@ struct planner {
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
+    SL_ASSERT(b > 0);
     return a / b + (a % b != 0);
 }
 

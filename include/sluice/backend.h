@@ -60,7 +60,7 @@ struct sluice_backend_info {
     uint32_t nodes;             /* NCCL: nodes of the communicator; 0 unknown */
     char reason[SLUICE_ERROR_TEXT_MAX]; /* why not usable; or a description of the device */
     uint32_t digests;                   /* 1: takes operations of kind DIGEST */
-    uint32_t reserved;
+    uint32_t late_wake;                 /* 1: `wake` may come some hundred microseconds late, so looking early pays */
     /* By `describe`: equal texts are one device, whatever number processes know it by. "": ranks may share it. */
     char identity[SLUICE_IDENTITY_MAX];
     uint64_t

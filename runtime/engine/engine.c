@@ -241,6 +241,18 @@ uint32_t sl_engine_in_flight(const struct sl_engine *engine)
     return engine->nodes;
 }
 
+uint64_t sl_engine_tail(const struct sl_engine *engine)
+{
+    uint64_t since = UINT64_MAX;
+    for (uint32_t i = 0; i < engine->used; i++) {
+        const struct run *run = &engine->runs[i];
+        _Bool tail = sl_run_live(run) && run->nodes > 0 && (run->committing || run->launched == sl_run_goal(run));
+        if (tail && (since == UINT64_MAX || run->alive_ns > since))
+            since = run->alive_ns;
+    }
+    return since;
+}
+
 uint64_t sl_engine_stray(const struct sl_engine *engine)
 {
     return engine->stray;

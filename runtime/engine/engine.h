@@ -125,6 +125,11 @@ _Bool sl_engine_next(struct sl_engine *engine, struct sl_action *ret);
 uint64_t sl_engine_timer(const struct sl_engine *engine);
 /* Nodes in flight: launched and not done. The driver may sleep without a backstop when 0. */
 uint32_t sl_engine_in_flight(const struct sl_engine *engine);
+/*
+ * Since when a run has only had its last nodes in flight, up to a vote or its end: what the application waits for now.
+ * The latest such time of all runs; UINT64_MAX: every run has something to launch, or nothing in flight.
+ */
+uint64_t sl_engine_tail(const struct sl_engine *engine);
 
 /* Completions that no run waited for: after an abort, or sent twice. */
 uint64_t sl_engine_stray(const struct sl_engine *engine);

@@ -94,7 +94,8 @@ static sluice_status query(struct sluice_backend_info *ret)
                                        .queues_max = SL_CUDA_QUEUES_MAX,
                                        .markers_max = SL_CUDA_MARKERS_MAX,
                                        .alignment = 16,
-                                       .digests = 1};
+                                       .digests = 1,
+                                       .late_wake = 1};
     int count = 0;
     cudaError_t result = cudaGetDeviceCount(&count);
     if (result != cudaSuccess || count == 0) {

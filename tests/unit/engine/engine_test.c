@@ -33,6 +33,23 @@ Test(engine, a_run_in_place_from_join_to_release)
     cr_assert_eq(sl_engine_timer(bench.engine), UINT64_MAX);
 }
 
+Test(engine, a_run_is_at_its_tail_from_its_last_launch_or_completion_while_something_is_in_flight)
+{
+    struct sl_run_config run = bench_run(&bench, 2);
+    bench.now = 1000;
+    bench_add(&bench, &run);
+    bench_grant(&bench, 0, 1, 1);
+    cr_assert_eq(sl_engine_tail(bench.engine), UINT64_MAX);
+    bench_time(&bench, 500);
+    bench_grant(&bench, 0, 2, 2);
+    cr_assert_eq(sl_engine_tail(bench.engine), 1500);
+    bench_time(&bench, 500);
+    bench_done(&bench, 0, 0, SL_NODE_GROUP);
+    cr_assert_eq(sl_engine_tail(bench.engine), 2000);
+    bench_done(&bench, 0, 1, SL_NODE_GROUP);
+    cr_assert_eq(sl_engine_tail(bench.engine), UINT64_MAX);
+}
+
 Test(engine, a_window_is_done_when_all_its_nodes_are)
 {
     bench.flags[0] = SL_WINDOW_PACK | SL_WINDOW_GROUP | SL_WINDOW_UNPACK | SL_WINDOW_LOCAL;
