@@ -49,15 +49,6 @@ static uint64_t peak(const struct sl_half *half, uint32_t shares, uint32_t block
     return units;
 }
 
-void sl_window_peak(const struct sl_half *half, uint32_t windows, uint32_t blocks, const uint16_t *block_of_stream,
-                    uint64_t *ret_send, uint64_t *ret_recv)
-{
-    SL_ASSERT(blocks > 0 && windows >= blocks && windows % blocks == 0);
-    SL_ASSERT(blocks == 1 || block_of_stream != NULL);
-    *ret_send = peak(half, windows / blocks, blocks, block_of_stream, 0) * SLUICE_UNIT;
-    *ret_recv = peak(half, windows / blocks, blocks, block_of_stream, 1) * SLUICE_UNIT;
-}
-
 /* Streams with bytes of the fullest block and direction: each of them needs a unit in its last share. */
 static uint32_t streams_at_once(const struct sl_half *half, uint32_t blocks, const uint16_t *block_of_stream)
 {

@@ -156,11 +156,11 @@ static _Bool joins_batch(const struct planner *p, const struct channel *channel,
     return 1;
 }
 
-static sluice_status add_part(struct planner *p, uint32_t round, uint32_t part, uint64_t offset,
+/* `number`: of the channel. */
+static sluice_status add_part(struct planner *p, uint32_t round, uint32_t number, uint64_t offset,
                               const struct sl_nccl_work *work)
 {
     struct sl_nccl_plans *plans = p->plans;
-    uint32_t number = (sl_nccl_channel_base(p->config, round) + part) & (p->config->channels - 1);
     struct channel *channel = &p->channels[number];
     sluice_status status;
     if (!joins_batch(p, channel, round)) {
@@ -182,7 +182,6 @@ static sluice_status add_part(struct planner *p, uint32_t round, uint32_t part, 
     if (status != SLUICE_OK)
         return status;
     plans->works[plans->work_count] = *work;
-    plans->works[plans->work_count].part = part;
     plans->works[plans->work_count++].batch = channel->batch;
     return SLUICE_OK;
 }
@@ -224,9 +223,11 @@ static sluice_status add_round(struct planner *p, uint32_t round, _Bool *ret_ful
     p->plans->items++;
     uint32_t sends = op_parts(p, send);
     uint32_t recvs = op_parts(p, recv);
+    uint32_t base = sl_nccl_channel_base(p->config, round);
     for (uint32_t part = 0; part < sends || part < recvs; part++) {
-        struct sl_nccl_work work = {part < sends ? send : SL_NCCL_NONE, part < recvs ? recv : SL_NCCL_NONE, 0, 0};
-        sluice_status status = add_part(p, round, part, offset, &work);
+        struct sl_nccl_work work = {
+            .send = part < sends ? send : SL_NCCL_NONE, .recv = part < recvs ? recv : SL_NCCL_NONE, .part = part};
+        sluice_status status = add_part(p, round, (base + part) & (p->config->channels - 1), offset, &work);
         if (status != SLUICE_OK)
             return status;
     }

@@ -57,6 +57,20 @@ sluice_status sl_nccl_config_check(const struct sl_nccl_config *config)
     return SLUICE_OK;
 }
 
+/* The rounds with two groups that begin at ranks `to` and `from`: the places in them are walked in a circle. */
+static void meet_group(uint32_t size, uint32_t to, uint32_t from, uint32_t local, uint32_t *ret_send,
+                       uint32_t *ret_recv)
+{
+    uint32_t next = local;
+    uint32_t last = local;
+    for (uint32_t delta = 0; delta < size; delta++) {
+        ret_send[delta] = to + next;
+        ret_recv[delta] = from + last;
+        next = next + 1 < size ? next + 1 : 0;
+        last = last > 0 ? last - 1 : size - 1;
+    }
+}
+
 sluice_status sl_nccl_rounds(const struct sl_nccl_config *config, uint32_t rank, uint32_t *ret_send, uint32_t *ret_recv)
 {
     sluice_status status = sl_nccl_config_check(config);
@@ -77,9 +91,11 @@ sluice_status sl_nccl_rounds(const struct sl_nccl_config *config, uint32_t rank,
     uint32_t round = 0;
     uint32_t distance = 0; /* 0, 1, 3, 6 ... modulo the power: visits every distance once */
     for (uint32_t step = 0; step < power; step++) {
-        for (uint32_t delta = 0; distance < groups && delta < size; delta++, round++) {
-            ret_send[round] = (group + distance) % groups * size + (local + delta) % size;
-            ret_recv[round] = (group + groups - distance) % groups * size + (local + size - delta) % size;
+        if (distance < groups) {
+            uint32_t to = (group + distance) % groups * size;
+            uint32_t from = (group + groups - distance) % groups * size;
+            meet_group(size, to, from, local, ret_send + round, ret_recv + round);
+            round += size;
         }
         distance = (distance + step + 1) & (power - 1);
     }

@@ -28,9 +28,6 @@ struct sl_rule {
  */
 sluice_status sl_propose_windows(const struct sl_half *half, uint64_t window_bytes, uint32_t blocks,
                                  const uint16_t *block_of_stream, uint32_t at_least, uint32_t *ret_windows);
-/* Largest bytes (padding counted) in one window of this half, sends and receives apart. */
-void sl_window_peak(const struct sl_half *half, uint32_t windows, uint32_t blocks, const uint16_t *block_of_stream,
-                    uint64_t *ret_send, uint64_t *ret_recv);
 /* Units [begin, end) of a stream of `units` in share `share` of `shares`; 128-bit product. */
 void sl_share(uint64_t units, uint32_t share, uint32_t shares, uint64_t *ret_begin, uint64_t *ret_end);
 

@@ -11,14 +11,11 @@
 #include "runtime/base/parse.h"
 #include "scheduler/check.h"
 
-enum { OPT_POLICY = TOOL_LONG + 1, OPT_JSON, OPT_MESSAGES, OPT_WINDOW_BYTES, OPT_DIRECT_MIN };
+enum { OPT_JSON = TOOL_LONG + 1, OPT_MESSAGES };
 
 static const struct tool_option options[] = {
-    {"policy", "P", "balanced (default), ordered, lockstep, windows or single", OPT_POLICY},
     {"messages", "FILE", "in place of a plan: {\"world\": N, \"messages\": [[source, destination, bytes], ...]}",
      OPT_MESSAGES},
-    {"window-bytes", "SIZE", "most bytes a rank moves each way per window (default 256M)", OPT_WINDOW_BYTES},
-    {"direct-min", "SIZE", "pieces at least this large are messages of their own", OPT_DIRECT_MIN},
     TOOL_GROUP_OPTIONS,
     {"json", NULL, "machine-readable output", OPT_JSON},
     {NULL, NULL, NULL, 0},
@@ -36,8 +33,7 @@ static const struct tool_syntax syntax = {
 };
 
 struct check_options {
-    struct sl_cuts_options cuts;
-    struct sl_nccl_config nccl;
+    struct tool_groups groups;
     const char *messages;
     _Bool json;
 };
@@ -46,24 +42,15 @@ static const char *const verdicts[] = {"ok", "hangs", "host-hangs"};
 
 static _Bool take_option(struct tool_args *args, int option, struct check_options *ret)
 {
-    int choice;
     switch (option) {
-    case OPT_POLICY:
-        choice = tool_choice(args, tool_policies);
-        ret->cuts.policy = choice < 0 ? SLUICE_POLICY_BALANCED : (enum sluice_policy)choice;
-        return choice >= 0;
     case OPT_MESSAGES:
         ret->messages = args->value;
         return 1;
-    case OPT_WINDOW_BYTES:
-        return tool_size(args, &ret->cuts.window_bytes);
-    case OPT_DIRECT_MIN:
-        return tool_size(args, &ret->cuts.direct_min);
     case OPT_JSON:
         ret->json = 1;
         return 1;
     default:
-        return tool_group_option(args, option, &ret->nccl);
+        return tool_group_option(args, option, &ret->groups);
     }
 }
 
@@ -126,25 +113,25 @@ static void print_text(const struct sl_check *check, const struct sl_plan *plan,
     for (uint32_t r = 0; r < check->world; r++)
         most = check->plans[r] > most ? check->plans[r] : most;
     printf("%s: policy %s, NCCL %u.%u.%u, %u nodes of %u ranks\n", verdicts[check->verdict],
-           tool_policies[opt->cuts.policy], opt->nccl.version / 10000, opt->nccl.version / 100 % 100,
-           opt->nccl.version % 100, opt->nccl.nodes, opt->nccl.ranks_per_node);
+           tool_policies[opt->groups.cuts.policy], opt->groups.nccl.version / 10000,
+           opt->groups.nccl.version / 100 % 100, opt->groups.nccl.version % 100, opt->groups.nccl.nodes,
+           opt->groups.nccl.ranks_per_node);
     printf("groups %u, blocks %u, largest group %u items, most kernel plans of a group %u\n", check->windows,
            check->blocks, check->max_group_items, most);
     if (check->verdict == SL_NCCL_HANGS)
         print_cycle(check, plan);
     if (check->verdict == SL_NCCL_HOST_HANGS)
         printf("window %u: the group of rank %u needs %llu bytes of a work FIFO of %u; it waits for itself\n",
-               check->window, check->host_rank, (unsigned long long)check->max_fifo_bytes, opt->nccl.fifo_bytes);
+               check->window, check->host_rank, (unsigned long long)check->max_fifo_bytes, opt->groups.nccl.fifo_bytes);
 }
 
-static int check_plan(const struct sl_plan *plan, struct check_options *opt)
+static int check_plan(const struct sl_plan *plan, const struct check_options *opt)
 {
     struct sl_cuts cuts;
     struct sl_check check;
-    opt->cuts.nccl = &opt->nccl;
-    if (sl_cuts_decide(plan, &opt->cuts, sl_mem_default(), &cuts) != SLUICE_OK)
+    if (sl_cuts_decide(plan, &opt->groups.cuts, sl_mem_default(), &cuts) != SLUICE_OK)
         return tool_fail();
-    if (sl_check_run(&cuts, &opt->nccl, sl_mem_default(), &check) != SLUICE_OK) {
+    if (sl_check_run(&cuts, &opt->groups.nccl, sl_mem_default(), &check) != SLUICE_OK) {
         sl_cuts_drop(&cuts);
         return tool_fail();
     }
@@ -161,7 +148,8 @@ static int check_plan(const struct sl_plan *plan, struct check_options *opt)
 int cmd_check(int argc, char **argv)
 {
     struct tool_args args;
-    struct check_options opt = {.cuts = {.window_bytes = 256000000, .slots = 3}};
+    struct check_options opt = {0};
+    tool_groups_init(&opt.groups);
     tool_begin(&args, &syntax, argc, argv);
     int option;
     while ((option = tool_next(&args)) >= 0)
@@ -181,7 +169,7 @@ int cmd_check(int argc, char **argv)
     struct tool_input input;
     if (!tool_input_open(&args, path, opt.messages, &input))
         return args.status;
-    int status = tool_group_settle(&args, input.plan.world, &opt.nccl) ? check_plan(&input.plan, &opt) : args.status;
+    int status = tool_group_settle(&args, input.plan.world, &opt.groups) ? check_plan(&input.plan, &opt) : args.status;
     tool_input_close(&input);
     return status;
 }

@@ -14,13 +14,10 @@
 #include "timeline.h"
 
 enum {
-    OPT_POLICY = TOOL_LONG + 1,
-    OPT_LINK,
+    OPT_LINK = TOOL_LONG + 1,
     OPT_OVERHEAD,
     OPT_PACK_RATE,
     OPT_SLOTS,
-    OPT_WINDOW_BYTES,
-    OPT_DIRECT_MIN,
     OPT_COMPARE,
     OPT_LOCKSTEP,
     OPT_TIMELINE,
@@ -31,14 +28,11 @@ enum {
 };
 
 static const struct tool_option options[] = {
-    {"policy", "P", "balanced (default), ordered, lockstep, windows or single", OPT_POLICY},
     {"compare", NULL, "a table of all policies for one plan or several", OPT_COMPARE},
     {"link", "GB/S", "link of a rank each way, 10^9 bytes per second (default 50)", OPT_LINK},
     {"group-overhead", "SECONDS", "of every group (default 0.0002)", OPT_OVERHEAD},
     {"pack-rate", "GB/S", "packing, unpacking and local copies (default 1500)", OPT_PACK_RATE},
     {"slots", "S", "staging slots in rotation, 2 to 8 (default 3)", OPT_SLOTS},
-    {"window-bytes", "SIZE", "most bytes a rank moves each way per window (default 256M)", OPT_WINDOW_BYTES},
-    {"direct-min", "SIZE", "pieces at least this large are messages of their own", OPT_DIRECT_MIN},
     {"lockstep", NULL, "every group waits for the one before it on all ranks, as published executors do", OPT_LOCKSTEP},
     {"timeline", "FILE", "write a picture of ranks by time, as one HTML page", OPT_TIMELINE},
     {"faults", NULL, "no plan: made-up jobs with faults by seed, until one does not settle as it must", OPT_FAULTS},
@@ -58,8 +52,7 @@ static const struct tool_syntax syntax = {
 };
 
 struct sim_options {
-    struct sl_cuts_options cuts;
-    struct sl_nccl_config nccl;
+    struct tool_groups groups;
     struct sl_cost_options cost;
     const char *timeline;
     _Bool compare, json;
@@ -79,12 +72,7 @@ static _Bool take_rate(struct tool_args *args, double *ret)
 
 static _Bool take_option(struct tool_args *args, int option, struct sim_options *ret)
 {
-    int choice;
     switch (option) {
-    case OPT_POLICY:
-        choice = tool_choice(args, tool_policies);
-        ret->cuts.policy = choice < 0 ? SLUICE_POLICY_BALANCED : (enum sluice_policy)choice;
-        return choice >= 0;
     case OPT_LINK:
         return take_rate(args, &ret->cost.link);
     case OPT_PACK_RATE:
@@ -92,11 +80,7 @@ static _Bool take_option(struct tool_args *args, int option, struct sim_options 
     case OPT_OVERHEAD:
         return tool_double(args, 0, 1000, &ret->cost.group_overhead);
     case OPT_SLOTS:
-        return tool_u32(args, 2, 8, &ret->cuts.slots);
-    case OPT_WINDOW_BYTES:
-        return tool_size(args, &ret->cuts.window_bytes);
-    case OPT_DIRECT_MIN:
-        return tool_size(args, &ret->cuts.direct_min);
+        return tool_u32(args, 2, 8, &ret->groups.cuts.slots);
     case OPT_COMPARE:
         ret->compare = 1;
         return 1;
@@ -118,7 +102,7 @@ static _Bool take_option(struct tool_args *args, int option, struct sim_options 
         ret->json = 1;
         return 1;
     default:
-        return tool_group_option(args, option, &ret->nccl);
+        return tool_group_option(args, option, &ret->groups);
     }
 }
 
@@ -134,9 +118,8 @@ static void span_to_bar(void *context, const struct sl_cost_span *span)
 static sluice_status simulate(const struct sl_plan *plan, const struct sim_options *opt, enum sluice_policy policy,
                               const char *timeline_path, struct sl_cost *ret)
 {
-    struct sl_cuts_options cuts_options = opt->cuts;
+    struct sl_cuts_options cuts_options = opt->groups.cuts;
     cuts_options.policy = policy;
-    cuts_options.nccl = &opt->nccl;
     struct sl_cuts cuts;
     sluice_status status = sl_cuts_decide(plan, &cuts_options, sl_mem_default(), &cuts);
     if (status != SLUICE_OK)
@@ -177,13 +160,13 @@ static _Bool wants_engine(const struct sl_plan *plan, const struct sim_options *
 static sluice_status run_engine(const struct sl_plan *plan, const struct sim_options *opt, struct sl_simulation *ret)
 {
     struct sl_simulation_options run = {
-        .world = {opt->cost.link, opt->cost.pack_rate, opt->cost.group_overhead, 0, &opt->nccl},
+        .world = {opt->cost.link, opt->cost.pack_rate, opt->cost.group_overhead, 0, &opt->groups.nccl},
         .seal = SLUICE_SEAL_OPTIONS_INIT,
     };
-    run.seal.policy = opt->cuts.policy;
-    run.seal.window_bytes = opt->cuts.window_bytes;
-    run.seal.direct_min = opt->cuts.direct_min;
-    run.seal.slots = opt->cuts.slots;
+    run.seal.policy = opt->groups.cuts.policy;
+    run.seal.window_bytes = opt->groups.cuts.window_bytes;
+    run.seal.direct_min = opt->groups.cuts.direct_min;
+    run.seal.slots = opt->groups.cuts.slots;
     run.seal.force = 1; /* what hangs is the result */
     return sl_simulate(plan, &run, sl_mem_default(), ret);
 }
@@ -278,19 +261,19 @@ static int simulate_one(const struct sl_plan *plan, const struct sim_options *op
     struct sl_cost cost;
     struct sl_simulation engine;
     _Bool with_engine = wants_engine(plan, opt);
-    if (simulate(plan, opt, opt->cuts.policy, opt->timeline, &cost) != SLUICE_OK)
+    if (simulate(plan, opt, opt->groups.cuts.policy, opt->timeline, &cost) != SLUICE_OK)
         return tool_fail();
     if (with_engine && run_engine(plan, opt, &engine) != SLUICE_OK)
         return tool_fail();
     if (!opt->json) {
-        print_cost(opt->cuts.policy, &cost);
+        print_cost(opt->groups.cuts.policy, &cost);
         if (with_engine)
             print_engine(&engine);
         return tool_finish(TOOL_OK);
     }
     struct sl_json_writer w;
     sl_json_begin(&w, stdout, 0);
-    put_cost(&w, opt->cuts.policy, &cost, with_engine ? &engine : NULL);
+    put_cost(&w, opt->groups.cuts.policy, &cost, with_engine ? &engine : NULL);
     SL_IGNORE(sl_json_end(&w)); /* tool_finish reports a failed stdout */
     return tool_finish(TOOL_OK);
 }
@@ -331,7 +314,7 @@ static int compare_one(const struct tool_input *input, const struct sim_options 
 static int compare(struct tool_args *args, struct sim_options *opt, char **paths, int count)
 {
     struct sl_json_writer w;
-    const struct sl_nccl_config asked = opt->nccl;
+    const struct sl_nccl_config asked = opt->groups.nccl;
     if (opt->json) {
         sl_json_begin(&w, stdout, 0);
         sl_json_list(&w);
@@ -345,9 +328,9 @@ static int compare(struct tool_args *args, struct sim_options *opt, char **paths
         struct tool_input input;
         if (!tool_input_open(args, paths[i], NULL, &input))
             return args->status;
-        opt->nccl = asked;
+        opt->groups.nccl = asked;
         int status =
-            tool_group_settle(args, input.plan.world, &opt->nccl) ? compare_one(&input, opt, &w) : args->status;
+            tool_group_settle(args, input.plan.world, &opt->groups) ? compare_one(&input, opt, &w) : args->status;
         tool_input_close(&input);
         if (status != TOOL_OK)
             return status;
@@ -376,8 +359,8 @@ static int run_faults(struct tool_args *args, const struct sim_options *opt, int
 int cmd_sim(int argc, char **argv)
 {
     struct tool_args args;
-    struct sim_options opt = {.cuts = {.window_bytes = 256000000, .slots = 3},
-                              .cost = {.link = 50e9, .pack_rate = 1500e9, .group_overhead = 0.0002}};
+    struct sim_options opt = {.cost = {.link = 50e9, .pack_rate = 1500e9, .group_overhead = 0.0002}};
+    tool_groups_init(&opt.groups);
     tool_begin(&args, &syntax, argc, argv);
     int option;
     while ((option = tool_next(&args)) >= 0)
@@ -395,7 +378,8 @@ int cmd_sim(int argc, char **argv)
     struct tool_input input;
     if (path == NULL || !tool_input_open(&args, path, NULL, &input))
         return args.status;
-    int status = tool_group_settle(&args, input.plan.world, &opt.nccl) ? simulate_one(&input.plan, &opt) : args.status;
+    int status =
+        tool_group_settle(&args, input.plan.world, &opt.groups) ? simulate_one(&input.plan, &opt) : args.status;
     tool_input_close(&input);
     return status;
 }

@@ -77,9 +77,29 @@ static _Bool parse_nodes(const char *text, uint32_t *ret_nodes, uint32_t *ret_ra
     return sl_parse_u32(copy, ret_nodes) && sl_parse_u32(cross + 1, ret_ranks) && *ret_nodes > 0 && *ret_ranks > 0;
 }
 
-_Bool tool_group_option(struct tool_args *args, int option, struct sl_nccl_config *config)
+void tool_groups_init(struct tool_groups *groups)
 {
+    *groups = (struct tool_groups){.cuts = {.window_bytes = 256000000, .slots = 3}};
+}
+
+static _Bool take_policy(struct tool_args *args, enum sluice_policy *ret)
+{
+    int choice = tool_choice(args, tool_policies);
+    if (choice >= 0)
+        *ret = (enum sluice_policy)choice;
+    return choice >= 0;
+}
+
+_Bool tool_group_option(struct tool_args *args, int option, struct tool_groups *groups)
+{
+    struct sl_nccl_config *config = &groups->nccl;
     switch (option) {
+    case TOOL_POLICY:
+        return take_policy(args, &groups->cuts.policy);
+    case TOOL_WINDOW_BYTES:
+        return tool_size(args, &groups->cuts.window_bytes);
+    case TOOL_DIRECT_MIN:
+        return tool_size(args, &groups->cuts.direct_min);
     case TOOL_NCCL:
         if (parse_version(args->value, &config->version))
             return 1;
@@ -102,8 +122,10 @@ _Bool tool_group_option(struct tool_args *args, int option, struct sl_nccl_confi
     }
 }
 
-_Bool tool_group_settle(struct tool_args *args, uint32_t world, struct sl_nccl_config *config)
+_Bool tool_group_settle(struct tool_args *args, uint32_t world, struct tool_groups *groups)
 {
+    struct sl_nccl_config *config = &groups->nccl;
+    groups->cuts.nccl = config;
     config->known = config->channels != 0 && config->channels_per_peer != 0;
     config->version = config->version != 0 ? config->version : 23007;
     config->channels = config->channels != 0 ? config->channels : 32;
