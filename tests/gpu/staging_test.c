@@ -394,12 +394,16 @@ Test(staging, a_lost_context_ends_a_transfer_that_is_being_staged)
 {
     enum { BYTES = 512 * MIB };
     struct fixture f = {.options.host_staging_bytes_max = 8 * MIB};
+    struct sluice_seal_options seal_options = SLUICE_SEAL_OPTIONS_INIT;
+    struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
     sluice_transfer *transfer = NULL;
     open_fixture(&f);
     add_param(&f, BYTES, PAGEABLE, DEVICE, 0);
     memset(f.ends[0][0].memory, 1, BYTES);
-    seal(&f);
-    must(sluice_submit(f.plan, NULL, &transfer), "submit");
+    seal_options.local_window_bytes = 16 * MIB;
+    options.pace_bytes_per_second = 64 * MIB; /* 8 s: it is under way when the context is lost */
+    must(sluice_plan_seal_wait(f.plan, f.runtime, &seal_options, 0), "seal");
+    must(sluice_submit(f.plan, &options, &transfer), "submit");
     work_fault(NULL);
     cr_assert_eq(sluice_transfer_wait(transfer, 20 * SLUICE_SECOND), SLUICE_DEVICE);
     sluice_transfer_destroy(transfer);
