@@ -215,9 +215,13 @@ CONFORMANCE(backend_queue, wrong_operations_are_refused)
     const struct sluice_op unknown = {.kind = 99};
     const struct sluice_op far = {.kind = SLUICE_OP_RECORD, .marker = info.markers_max};
     const struct sluice_op never = {.kind = SLUICE_OP_WAIT, .marker = 1};
+    const struct sluice_op nothing = {.kind = SLUICE_OP_COPY};
+    const struct sluice_op nobody = {.kind = SLUICE_OP_GROUP};
     cr_assert_eq(rig.ops->submit(queue, &unknown), SLUICE_INVALID);
     cr_assert_eq(rig.ops->submit(queue, &far), SLUICE_INVALID);
     cr_assert_eq(rig.ops->submit(queue, &never), SLUICE_INVALID);
+    cr_assert_eq(rig.ops->submit(queue, &nothing), SLUICE_INVALID);
+    cr_assert_eq(rig.ops->submit(queue, &nobody), SLUICE_INVALID);
     rig_close(&rig);
 }
 

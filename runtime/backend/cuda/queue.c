@@ -6,6 +6,7 @@
  * there only after the RECORD that it refers to, since CUDA takes the wait for a record that comes later as done.
  */
 #include "runtime/backend/cuda/device.h"
+#include "runtime/backend/op_check.h"
 
 static struct sl_cuda_op *op_at(struct sluice_queue *queue, uint64_t number)
 {
@@ -104,53 +105,26 @@ void sl_cuda_queue_close(struct sluice_queue *queue)
 
 /* --- accepting --- */
 
-static sluice_status check_messages(const struct sluice_op *op)
+static sluice_status check_op(const struct sluice_device *device, const struct sluice_op *op)
 {
+    const struct sl_op_facts facts = {
+        .where = "cuda",
+        .markers = SL_CUDA_MARKERS_MAX,
+        .recorded = op->marker < SL_CUDA_MARKERS_MAX && device->markers[op->marker].submitted != 0,
+        .points = 1,
+        .set_kind = op->set != NULL ? op->set->kind : 0,
+    };
+    sluice_status status = sl_op_check(&facts, op);
+    if (status != SLUICE_OK)
+        return status;
+    if (op->kind == SLUICE_OP_AFTER && !atomic_load(&op->point->set))
+        return sl_fail(SLUICE_INVALID, "cuda", "a wait for a point that is not set");
     const struct sluice_group *group = op->group;
-    for (uint32_t i = 0; i < op->message_count; i++) {
-        const struct sluice_message *message = &op->messages[i];
-        if (message->peer >= group->world || message->peer == group->rank || message->bytes == 0 ||
-            message->address == 0)
-            return sl_fail(SLUICE_INVALID, "cuda", "message %u: rank %u cannot exchange %llu bytes with rank %u of %u",
-                           i, group->rank, (unsigned long long)message->bytes, message->peer, group->world);
-    }
-    return SLUICE_OK;
-}
-
-static sluice_status check_op(const struct sluice_queue *queue, const struct sluice_op *op)
-{
-    const struct sluice_device *device = queue->device;
-    switch (op->kind) {
-    case SLUICE_OP_COPY:
-        return op->set != NULL ? SLUICE_OK : sl_fail(SLUICE_INVALID, "cuda", "a copy without a set");
-    case SLUICE_OP_DIGEST:
-        return op->set != NULL && op->digests != NULL && op->set->kind == SLUICE_COPY_DIGEST
-                   ? SLUICE_OK
-                   : sl_fail(SLUICE_INVALID, "cuda", "a digest without a set of its kind or a place for it");
-    case SLUICE_OP_GROUP:
-        if (op->group == NULL || op->group->state != SL_CUDA_GROUP_READY)
-            return op->group != NULL && op->group->state >= SL_CUDA_GROUP_ABORTING
-                       ? SLUICE_OK /* ends with ABORTED */
-                       : sl_fail(SLUICE_STATE, "cuda", "a group on a communicator that is not open");
-        return check_messages(op);
-    case SLUICE_OP_WAIT:
-    case SLUICE_OP_RECORD:
-        if (op->marker >= SL_CUDA_MARKERS_MAX)
-            return sl_fail(SLUICE_INVALID, "cuda", "marker %u is not below %d", op->marker, SL_CUDA_MARKERS_MAX);
-        if (op->kind == SLUICE_OP_WAIT && device->markers[op->marker].submitted == 0)
-            return sl_fail(SLUICE_INVALID, "cuda", "a wait for marker %u that nothing recorded", op->marker);
+    if (op->kind != SLUICE_OP_GROUP || group->state >= SL_CUDA_GROUP_ABORTING) /* then it ends with ABORTED */
         return SLUICE_OK;
-    case SLUICE_OP_FENCE:
-        return SLUICE_OK;
-    case SLUICE_OP_AFTER:
-        return op->point != NULL && atomic_load(&op->point->set)
-                   ? SLUICE_OK
-                   : sl_fail(SLUICE_INVALID, "cuda", "a wait for a point that is not set");
-    case SLUICE_OP_POINT:
-        return op->point != NULL ? SLUICE_OK : sl_fail(SLUICE_INVALID, "cuda", "no point to set");
-    default:
-        return sl_fail(SLUICE_INVALID, "cuda", "unknown operation %u", op->kind);
-    }
+    if (group->state != SL_CUDA_GROUP_READY)
+        return sl_fail(SLUICE_STATE, "cuda", "a group on a communicator that is not open");
+    return sl_op_check_messages("cuda", op, group->rank, group->world, NULL);
 }
 
 sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op *op)
@@ -159,7 +133,7 @@ sluice_status sl_cuda_submit(struct sluice_queue *queue, const struct sluice_op 
     struct sluice_device *device = queue->device;
     if (queue->tail - queue->head == SL_CUDA_OPS_MAX)
         return SLUICE_AGAIN;
-    sluice_status status = check_op(queue, op);
+    sluice_status status = check_op(device, op);
     if (status != SLUICE_OK)
         return status;
     struct sl_cuda_op *slot = op_at(queue, queue->tail++);

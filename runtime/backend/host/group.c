@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/backend/host/host.h"
+#include "runtime/backend/op_check.h"
 
 static void free_link(struct sl_mem *mem, struct sl_host_link *link)
 {
@@ -195,20 +196,6 @@ sluice_status sl_host_group_abort(struct sluice_group *group)
     return SLUICE_OK;
 }
 
-static sluice_status check_message(const struct sluice_group *group, const struct sluice_message *message,
-                                   uint32_t index)
-{
-    const char *direction = message->receive ? "receive" : "send";
-    if (message->bytes == 0 || message->address == 0)
-        return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "message %u, a %s, has no bytes or no address", index, direction);
-    uint8_t needed = message->receive ? SLUICE_PEER_RECEIVE : SLUICE_PEER_SEND;
-    if (message->peer >= group->world || (group->peers[message->peer] & needed) == 0)
-        return sl_fail(SLUICE_INVALID, SL_HOST_WHERE,
-                       "message %u, a %s, names rank %u, to which the communicator has no such direction", index,
-                       direction, message->peer);
-    return SLUICE_OK;
-}
-
 sluice_status sl_host_group_check(const struct sluice_group *group, const struct sluice_op *op)
 {
     if (atomic_load(&group->state) != SL_HOST_OPEN)
@@ -216,10 +203,5 @@ sluice_status sl_host_group_check(const struct sluice_group *group, const struct
     if (op->message_count > SL_HOST_MESSAGES_MAX)
         return sl_fail(SLUICE_LIMIT, SL_HOST_WHERE, "a group of %u messages: %u at most", op->message_count,
                        SL_HOST_MESSAGES_MAX);
-    for (uint32_t i = 0; i < op->message_count; i++) {
-        sluice_status status = check_message(group, &op->messages[i], i);
-        if (status != SLUICE_OK)
-            return status;
-    }
-    return SLUICE_OK;
+    return sl_op_check_messages(SL_HOST_WHERE, op, group->rank, group->world, group->peers);
 }

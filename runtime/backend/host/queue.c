@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "runtime/backend/host/host.h"
+#include "runtime/backend/op_check.h"
 
 sluice_status sl_host_thread(void *(*body)(void *), void *argument, const char *name, pthread_t *ret)
 {
@@ -223,33 +224,14 @@ void sl_host_queue_close(struct sluice_queue *queue)
 
 static sluice_status check(const struct sluice_queue *queue, const struct sluice_op *op)
 {
-    switch ((enum sluice_op_kind)op->kind) {
-    case SLUICE_OP_COPY:
-        if (op->set == NULL)
-            return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "a copy without a set");
-        return SLUICE_OK;
-    case SLUICE_OP_DIGEST:
-        if (op->set == NULL || op->digests == NULL || sl_host_set_kind(op->set) != SLUICE_COPY_DIGEST)
-            return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "a digest without a set of its kind or a place for it");
-        return SLUICE_OK;
-    case SLUICE_OP_GROUP:
-        if (op->group == NULL || (op->messages == NULL && op->message_count > 0))
-            return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "a group operation without a communicator or messages");
-        return sl_host_group_check(op->group, op);
-    case SLUICE_OP_WAIT:
-    case SLUICE_OP_RECORD:
-        if (op->marker >= SL_HOST_MARKERS)
-            return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "marker %u: there are %u", op->marker, SL_HOST_MARKERS);
-        if (op->kind == SLUICE_OP_WAIT && !queue->device->markers[op->marker].recorded)
-            return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "a wait for marker %u, which was never recorded", op->marker);
-        return SLUICE_OK;
-    case SLUICE_OP_FENCE:
-        return SLUICE_OK;
-    case SLUICE_OP_AFTER:
-    case SLUICE_OP_POINT:
-        break;
-    }
-    return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "operation of unknown kind %u", op->kind);
+    const struct sl_op_facts facts = {
+        .where = SL_HOST_WHERE,
+        .markers = SL_HOST_MARKERS,
+        .recorded = op->marker < SL_HOST_MARKERS && queue->device->markers[op->marker].recorded,
+        .set_kind = op->set != NULL ? sl_host_set_kind(op->set) : 0,
+    };
+    sluice_status status = sl_op_check(&facts, op);
+    return status == SLUICE_OK && op->kind == SLUICE_OP_GROUP ? sl_host_group_check(op->group, op) : status;
 }
 
 /*

@@ -4,6 +4,7 @@
  * Invariants: only the head of a queue runs; a completion is made exactly once, at the end of an operation;
  * memory is touched only when the world moves bytes.
  */
+#include "runtime/backend/op_check.h"
 #include "runtime/backend/sim/state.h"
 #include "runtime/backend/strided.h"
 
@@ -252,18 +253,14 @@ static void advance_later(void *context, uint64_t argument)
 
 static sluice_status check_op(const struct sluice_device *device, const struct sluice_op *op)
 {
-    _Bool marks = op->kind == SLUICE_OP_WAIT || op->kind == SLUICE_OP_RECORD;
-    if ((op->kind < SLUICE_OP_COPY || op->kind > SLUICE_OP_FENCE) && op->kind != SLUICE_OP_DIGEST)
-        return sl_fail(SLUICE_INVALID, "sim", "unknown operation %u", op->kind);
-    if ((op->kind == SLUICE_OP_COPY && op->set == NULL) || (op->kind == SLUICE_OP_GROUP && op->group == NULL))
-        return sl_fail(SLUICE_INVALID, "sim", "an operation of kind %u without its set or communicator", op->kind);
-    if (op->kind == SLUICE_OP_DIGEST && (op->set == NULL || op->digests == NULL || op->set->kind != SLUICE_COPY_DIGEST))
-        return sl_fail(SLUICE_INVALID, "sim", "a digest without a set of its kind or a place for it");
-    if (marks && op->marker >= SL_SIM_MARKERS_MAX)
-        return sl_fail(SLUICE_INVALID, "sim", "marker %u is not below %d", op->marker, SL_SIM_MARKERS_MAX);
-    if (op->kind == SLUICE_OP_WAIT && device->markers[op->marker].submitted == 0)
-        return sl_fail(SLUICE_INVALID, "sim", "a wait for marker %u that nothing recorded", op->marker);
-    return op->kind == SLUICE_OP_GROUP ? sl_sim_group_check(op->group, op) : SLUICE_OK;
+    const struct sl_op_facts facts = {
+        .where = "sim",
+        .markers = SL_SIM_MARKERS_MAX,
+        .recorded = op->marker < SL_SIM_MARKERS_MAX && device->markers[op->marker].submitted != 0,
+        .set_kind = op->set != NULL ? op->set->kind : 0,
+    };
+    sluice_status status = sl_op_check(&facts, op);
+    return status == SLUICE_OK && op->kind == SLUICE_OP_GROUP ? sl_sim_group_check(op->group, op) : status;
 }
 
 static sluice_status submit(struct sluice_queue *queue, const struct sluice_op *op)

@@ -4,6 +4,7 @@
  * Invariants: an opening ends when all flagged peers have opened theirs; groups of a communicator run one at a
  * time in the order in which they were accepted; after an abort or a failure every group ends with ABORTED.
  */
+#include "runtime/backend/op_check.h"
 #include "runtime/backend/sim/state.h"
 
 #include <string.h>
@@ -114,16 +115,8 @@ sluice_status sl_sim_group_check(const struct sluice_group *group, const struct 
 {
     if (!group->open && !group->aborted)
         return sl_fail(SLUICE_STATE, "sim", "a group on a communicator that is not open");
-    for (uint32_t i = 0; i < op->message_count; i++) {
-        const struct sluice_message *message = &op->messages[i];
-        uint8_t flag = message->receive ? SLUICE_PEER_RECEIVE : SLUICE_PEER_SEND;
-        if (message->peer >= group->device->config.world || (group->peers[message->peer] & flag) == 0)
-            return sl_fail(SLUICE_INVALID, "sim", "message %u: rank %u was not named as a peer for this direction", i,
-                           message->peer);
-        if (message->bytes == 0 || message->address == 0)
-            return sl_fail(SLUICE_INVALID, "sim", "message %u has no bytes or no address", i);
-    }
-    return SLUICE_OK;
+    const struct sluice_backend_config *config = &group->device->config;
+    return sl_op_check_messages("sim", op, config->rank, config->world, group->peers);
 }
 
 static void advance_all(struct sluice_device *device)
