@@ -178,7 +178,7 @@ static void fill_address(const struct sluice_runtime *old, struct sl_identity *i
 /* Numbers of the members in the world that was opened first. */
 static uint32_t *trace_members(const struct epoch *epoch)
 {
-    uint32_t *origin = sl_new_array(sl_mem_default(), epoch->count, sizeof *origin, "ranks of an epoch");
+    uint32_t *origin = sl_new_array(epoch->old->mem, epoch->count, sizeof *origin, "ranks of an epoch");
     for (uint32_t i = 0; origin != NULL && i < epoch->count; i++)
         origin[i] = sluice_runtime_origin(epoch->old, epoch->members[i]);
     return origin;
@@ -198,6 +198,8 @@ static sluice_status open_epoch(struct epoch *epoch, struct sluice_runtime **ret
     identity.port = 0;
     fill_address(old, &identity);
     hooks.identity = &identity;
+    hooks.origin = origin;
+    hooks.origin_world = old->origin_world;
     options.backend = old->driver_config.ops->name;
     options.device = old->driver_config.backend.device + 1;
     options.address = options.token_file = NULL;
@@ -205,13 +207,10 @@ static sluice_status open_epoch(struct epoch *epoch, struct sluice_runtime **ret
     options.allgather_user = epoch;
     options.bootstrap_timeout_ns = left_until(epoch->deadline);
     sluice_status status = sl_runtime_open_with(&options, &hooks, ret);
-    if (status != SLUICE_OK) {
-        sl_free(sl_mem_default(), origin);
+    sl_free(old->mem, origin);
+    if (status != SLUICE_OK)
         return epoch->error.status != SLUICE_OK ? sl_fail_copy(&epoch->error) : status;
-    }
     (*ret)->options.bootstrap_timeout_ns = old->options.bootstrap_timeout_ns;
-    (*ret)->origin = origin;
-    (*ret)->origin_world = old->origin_world;
     return SLUICE_OK;
 }
 

@@ -341,6 +341,19 @@ static void init_locks(struct sluice_runtime *runtime)
     SL_ASSERT(pthread_cond_init(&runtime->opened_changed, NULL) == 0);
 }
 
+static sluice_status take_origin(struct sluice_runtime *runtime, const struct sl_runtime_hooks *hooks)
+{
+    uint32_t world = runtime->identity.world;
+    runtime->origin_world = hooks->origin != NULL ? hooks->origin_world : world;
+    if (hooks->origin == NULL)
+        return SLUICE_OK;
+    runtime->origin = sl_new_array(sl_mem_default(), world, sizeof *runtime->origin, "ranks of an epoch");
+    if (runtime->origin == NULL)
+        return SLUICE_NOMEM;
+    memcpy(runtime->origin, hooks->origin, world * sizeof *runtime->origin);
+    return SLUICE_OK;
+}
+
 /* A runtime with all that needs no thread, no device and no other rank; NULL: the thread's last error says why. */
 static struct sluice_runtime *new_runtime(const struct sluice_runtime_options *options,
                                           const struct sl_runtime_hooks *hooks)
@@ -356,6 +369,8 @@ static struct sluice_runtime *new_runtime(const struct sluice_runtime_options *o
         runtime->identity = *hooks->identity;
     else if (status == SLUICE_OK)
         status = sl_identity_find(&runtime->options, environment, &runtime->identity);
+    if (status == SLUICE_OK)
+        status = take_origin(runtime, hooks);
     if (status == SLUICE_OK && (runtime->mem = sl_mem_open()) == NULL)
         status = sl_fail(SLUICE_NOMEM, "runtime", "out of memory for the runtime's arena");
     if (status == SLUICE_OK)
@@ -363,6 +378,7 @@ static struct sluice_runtime *new_runtime(const struct sluice_runtime_options *o
                                   runtime->options.event_base);
     if (status != SLUICE_OK) {
         sl_mem_close(runtime->mem);
+        sl_free(sl_mem_default(), runtime->origin);
         sl_free(sl_mem_default(), runtime);
         return NULL;
     }
@@ -371,7 +387,7 @@ static struct sluice_runtime *new_runtime(const struct sluice_runtime_options *o
     runtime->dead = 1; /* until the driver is open */
     runtime->hooks = *hooks;
     runtime->hooks.identity = NULL;
-    runtime->origin_world = runtime->identity.world;
+    runtime->hooks.origin = NULL;
     runtime->clock = hooks->clock != NULL ? hooks->clock : sl_clock_system();
     runtime->log = (struct sl_log){runtime->options.on_log, runtime->options.user,
                                    (enum sluice_log_level)(runtime->options.log_level - 1)};

@@ -24,8 +24,11 @@ struct sl_runtime_hooks {
     const struct sl_clock *clock;
     const struct sluice_backend_ops *backend;
     void *backend_extra;
-    struct sl_link link;                /* tell NULL: a control plane of our own */
-    const struct sl_identity *identity; /* NULL: by options and environment; used while opening */
+    struct sl_link link; /* tell NULL: a control plane of our own */
+    /* Used while opening. NULL: who we are comes from options and environment, and this is the first epoch. */
+    const struct sl_identity *identity;
+    const uint32_t *origin; /* by rank, as in the runtime */
+    uint32_t origin_world;
     _Bool threadless;
 };
 

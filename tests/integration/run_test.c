@@ -1,23 +1,18 @@
 /* `sluice run` as a user runs it: real processes, verified bytes, reports, traces, signals and errors. */
 #include <criterion/criterion.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/command.h"
+#include "support/running.h"
 
 #define SLUICE SLUICE_TEST_BIN "/sluice"
 #define SMALL  SLUICE_TEST_DATA "/small-plan.json"
 #define HANG   SLUICE_TEST_DATA "/hang-4ranks.json"
-
-extern char **environ;
 
 static char folder[] = "/tmp/sluice-run-test-XXXXXX";
 static struct command_result result;
@@ -186,61 +181,6 @@ Test(run, traces_all_ranks_in_one_file)
 
 /* --- signals --- */
 
-/* The tool, running, its stderr on a pipe. */
-struct running {
-    pid_t pid;
-    FILE *err;
-};
-
-static struct running begin(const char *const *words)
-{
-    struct running running;
-    int ends[2];
-    posix_spawn_file_actions_t actions;
-    cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
-    cr_assert_eq(posix_spawn_file_actions_init(&actions), 0);
-    cr_assert_eq(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0), 0);
-    cr_assert_eq(posix_spawn_file_actions_adddup2(&actions, ends[1], 2), 0);
-    cr_assert_eq(posix_spawn(&running.pid, SLUICE, &actions, NULL, (char *const *)(uintptr_t)words, environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    cr_assert_eq(close(ends[1]), 0);
-    running.err = fdopen(ends[0], "r");
-    cr_assert_not_null(running.err);
-    return running;
-}
-
-/* Reads lines until one has `part` in it. */
-static void await(struct running *running, const char *part, char *line, size_t capacity)
-{
-    while (fgets(line, (int)capacity, running->err) != NULL)
-        if (strstr(line, part) != NULL)
-            return;
-    cr_assert_fail("the output ended without '%s'", part);
-}
-
-static int finish(struct running *running)
-{
-    int state;
-    cr_assert_eq(waitpid(running->pid, &state, 0), running->pid);
-    cr_assert_eq(fclose(running->err), 0);
-    return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
-}
-
-/* The processes that the tool started. */
-static size_t children_of(pid_t pid, pid_t *ret, size_t most)
-{
-    char path[64];
-    size_t count = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    FILE *file = fopen(path, "re");
-    int child;
-    cr_assert_not_null(file);
-    while (count < most && fscanf(file, "%d", &child) == 1)
-        ret[count++] = child;
-    cr_assert_eq(fclose(file), 0);
-    return count;
-}
-
 /* The kernel reports a process that has ended as missing, or as a zombie that init has not reaped. */
 static _Bool is_gone(pid_t pid)
 {
@@ -281,13 +221,13 @@ static void interrupt(int signal_number)
     result = command_run(mkdir_words);
     command_drop(&result);
     cr_assert_eq(setenv("XDG_RUNTIME_DIR", private_folder, 1), 0);
-    struct running running = begin(words);
-    await(&running, "refit 3 of 100000", line, sizeof line);
-    cr_assert_eq(children_of(running.pid, children, 8), 4);
+    struct running running = running_begin(words);
+    running_await(&running, "refit 3 of 100000", line, sizeof line);
+    cr_assert_eq(running_children(&running, children, 8), 4);
     cr_assert_eq(kill(running.pid, signal_number), 0);
-    await(&running, "sluice: ", line, sizeof line);
+    running_await(&running, "sluice: ", line, sizeof line);
     cr_assert_str_eq(line, "sluice: interrupted\n");
-    cr_assert_eq(finish(&running), 130);
+    cr_assert_eq(running_finish(&running, NULL, 0), 130);
     for (int i = 0; i < 4; i++)
         cr_assert(is_gone(children[i]), "process %d is left", (int)children[i]);
     cr_assert_eq(count_entries(private_folder), 0);
@@ -308,14 +248,14 @@ Test(run, names_a_rank_that_was_killed, .timeout = 60)
     char line[1024], want[128];
     pid_t children[8];
     const char *words[] = {SLUICE, "run", SMALL, "--repeat", "100000", NULL};
-    struct running running = begin(words);
-    await(&running, "refit 3 of 100000", line, sizeof line);
-    cr_assert_eq(children_of(running.pid, children, 8), 4);
+    struct running running = running_begin(words);
+    running_await(&running, "refit 3 of 100000", line, sizeof line);
+    cr_assert_eq(running_children(&running, children, 8), 4);
     cr_assert_eq(kill(children[2], SIGKILL), 0);
-    await(&running, "sluice: ", line, sizeof line);
+    running_await(&running, "sluice: ", line, sizeof line);
     (void)snprintf(want, sizeof want, "sluice: rank 2 (process %d) was ended by signal 9 (Killed)\n", (int)children[2]);
     cr_assert_str_eq(line, want);
-    cr_assert_eq(finish(&running), 1);
+    cr_assert_eq(running_finish(&running, NULL, 0), 1);
     for (int i = 0; i < 4; i++)
         cr_assert(is_gone(children[i]), "process %d is left", (int)children[i]);
 }
@@ -325,13 +265,13 @@ Test(run, ranks_end_with_a_parent_that_was_killed, .timeout = 60)
     char line[1024];
     pid_t children[8];
     const char *words[] = {SLUICE, "run", SMALL, "--repeat", "100000", NULL};
-    struct running running = begin(words);
-    await(&running, "refit 1 of 100000", line, sizeof line);
-    cr_assert_eq(children_of(running.pid, children, 8), 4);
+    struct running running = running_begin(words);
+    running_await(&running, "refit 1 of 100000", line, sizeof line);
+    cr_assert_eq(running_children(&running, children, 8), 4);
     cr_assert_eq(kill(running.pid, SIGKILL), 0);
     while (fgets(line, sizeof line, running.err) != NULL) {
     } /* the pipe ends with its last writer */
-    cr_assert_eq(finish(&running), 128 + SIGKILL);
+    cr_assert_eq(running_finish(&running, NULL, 0), 128 + SIGKILL);
     await_gone(children, 4);
 }
 

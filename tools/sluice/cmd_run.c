@@ -38,6 +38,7 @@ enum {
     TIMEOUT,
     PACE,
     RANKS_PER_GPU,
+    RECOVER,
     SOURCE_MEMORY,
     DESTINATION_MEMORY,
     TRACE,
@@ -67,6 +68,7 @@ static const struct tool_option options[] = {
     {"timeout", "TIME", "most time that one refit may take (default none)", TIMEOUT},
     {"pace", "SIZE", "bytes per second of a rank (default unlimited)", PACE},
     {"ranks-per-gpu", "N", "cuda: how many ranks share a GPU", RANKS_PER_GPU},
+    {"recover", "WHO", "after the loss of a rank go on with the survivors, or with all: it is started again", RECOVER},
     {"source-memory", "KIND", "cuda: where sources lie: device (default), pinned or pageable", SOURCE_MEMORY},
     {"destination-memory", "KIND", "the same for destinations", DESTINATION_MEMORY},
     {"trace", "FILE", "write Chrome/Perfetto JSON of all ranks", TRACE},
@@ -101,6 +103,14 @@ static _Bool read_memory(struct tool_args *args, enum run_memory *memory)
     return choice >= 0;
 }
 
+static _Bool read_recover(struct tool_args *args, struct run_options *opt)
+{
+    static const char *const names[] = {"survivors", "all", NULL};
+    int choice = tool_choice(args, names);
+    opt->recover = choice < 0 ? RUN_RECOVER_NOT : (enum run_recover)(choice + 1);
+    return choice >= 0;
+}
+
 static _Bool read_policy(struct tool_args *args, struct run_options *opt)
 {
     int choice = tool_choice(args, tool_policies);
@@ -124,6 +134,8 @@ static _Bool read_number(struct tool_args *args, int option, struct run_options 
         return read_policy(args, opt);
     case LANDING:
         return read_landing(args, opt);
+    case RECOVER:
+        return read_recover(args, opt);
     case VERIFY:
         return read_verify(args, opt);
     case SOURCE_MEMORY:
@@ -311,6 +323,9 @@ static int run_job(struct tool_args *args, struct run_job *job, const struct sl_
     if (!job->launched && identity->world != job->plan->world)
         return tool_usage(args, "%s started %u ranks but the plan is for %u", identity->source, identity->world,
                           job->plan->world);
+    if (!job->launched && job->options->recover != RUN_RECOVER_NOT)
+        return tool_usage(args, "--recover is for ranks that this command starts itself, not for those of %s",
+                          identity->source);
     if (job->launched && job->plan->world > RUN_LOCAL_RANKS_MAX)
         return tool_usage(args, "the plan is for %u ranks: more than %d need a launcher", job->plan->world,
                           RUN_LOCAL_RANKS_MAX);

@@ -2,7 +2,8 @@
  * Shared memory of a run, and the all-gather over it.
  *
  * Invariants: a seat is written by its rank alone and read by all; an all-gather of number n uses place n of
- * every seat, so no call overwrites what another rank still reads; whoever waits leaves when the run stops.
+ * every seat, so no call overwrites what another rank still reads; whoever waits leaves when the run stops, or when
+ * its epoch is over.
  */
 #include "run_board.h"
 
@@ -40,13 +41,13 @@ int run_board_gather(const void *send, void *recv, size_t bytes, void *place)
     struct run_place *own = place;
     struct run_board *board = own->board;
     const struct timespec pause = {.tv_nsec = 200000};
-    if (bytes > RUN_GATHER_BYTES || own->gathers == RUN_GATHERS)
+    if (bytes > RUN_GATHER_BYTES || own->gathers == RUN_GATHERS || own->epoch >= RUN_EPOCHS)
         return EINVAL;
-    uint32_t number = own->gathers++;
+    uint32_t number = own->epoch * RUN_GATHERS + own->gathers++;
     memcpy(board->seats[own->rank].gather[number], send, bytes);
     atomic_fetch_add(&board->gathered[number], 1);
     while (atomic_load(&board->gathered[number]) < board->world) {
-        if (run_board_stopped(board) != RUN_GO)
+        if (run_board_stopped(board) != RUN_GO || atomic_load(&board->epoch) != own->epoch)
             return ECANCELED;
         SL_IGNORE(nanosleep(&pause, NULL));
     }

@@ -10,7 +10,8 @@
 #include "runtime/base/error.h"
 #include "sluice/observe.h"
 
-enum { RUN_GATHER_BYTES = 2048, RUN_GATHERS = 2 };
+/* A runtime makes RUN_GATHERS all-gathers when it opens; each epoch has its own. */
+enum { RUN_GATHER_BYTES = 2048, RUN_GATHERS = 2, RUN_EPOCHS = 8, RUN_PLACES = RUN_GATHERS * RUN_EPOCHS };
 
 /* Begin and end of one refit on one rank, CLOCK_MONOTONIC nanoseconds. */
 struct run_time {
@@ -23,6 +24,7 @@ struct run_seat {
     atomic_uint done;                             /* refits moved and verified here */
     atomic_uint_fast64_t bytes_done, bytes_total; /* of the current refit */
     atomic_bool ended;
+    atomic_uint lost;          /* --recover: it was lost in this epoch, plus one; 0: it was not */
     struct sluice_error error; /* status OK: it did all */
     uint64_t failed_ns;        /* when it failed: before it told anybody */
     uint32_t windows;
@@ -33,7 +35,8 @@ struct run_seat {
     uint64_t scheduler_ns; /* CPU time of its scheduler thread in all refits */
     uint64_t transport_ns; /* what of it went into calls of the transport's library; only when traced */
     uint64_t trace_count, trace_dropped;
-    uint8_t gather[RUN_GATHERS][RUN_GATHER_BYTES];
+    uint64_t again_bytes; /* moved twice */
+    uint8_t gather[RUN_PLACES][RUN_GATHER_BYTES];
 };
 
 /* Why ranks are asked to stop. */
@@ -41,8 +44,9 @@ enum run_stop { RUN_GO = 0, RUN_INTERRUPTED = 1, RUN_PEER_FAILED = 2 };
 
 struct run_board {
     uint32_t world, refits;
-    atomic_uint stop; /* enum run_stop */
-    atomic_uint gathered[RUN_GATHERS];
+    atomic_uint stop;  /* enum run_stop */
+    atomic_uint epoch; /* ranks that were lost and noticed by the parent */
+    atomic_uint gathered[RUN_PLACES];
     size_t bytes;
     struct run_seat *seats; /* world of them */
     struct run_time *times; /* refits of rank r: times[r * refits ...] */
@@ -56,7 +60,8 @@ void run_board_close(struct run_board *board);
 struct run_place {
     struct run_board *board;
     uint32_t rank;
-    uint32_t gathers;
+    uint32_t epoch;
+    uint32_t gathers; /* of the epoch */
 };
 int run_board_gather(const void *send, void *recv, size_t bytes, void *place);
 

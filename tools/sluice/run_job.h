@@ -13,6 +13,9 @@
 
 enum { RUN_LOCAL_RANKS_MAX = 512, RUN_REFITS_MAX = 100000 };
 
+/* What is done when a rank is lost. */
+enum run_recover { RUN_RECOVER_NOT = 0, RUN_RECOVER_SURVIVORS = 1, RUN_RECOVER_ALL = 2 };
+
 struct run_options {
     const char *messages, *checkpoint, *from, *to, *rules; /* inputs beside a plan */
     const char *backend, *trace, *timeline;
@@ -21,6 +24,7 @@ struct run_options {
     uint32_t landing; /* enum sluice_landing */
     uint32_t repeat, ranks_per_gpu;
     enum run_memory memory[2]; /* by role */
+    enum run_recover recover;
     _Bool json;
     _Bool verify_ends; /* only the first and the last refit have content of their own and are verified */
     _Bool allow_torn;  /* less shadow memory than the version needs was asked for */
@@ -44,6 +48,12 @@ struct run_job {
 static inline _Bool run_verifies(const struct run_options *options, uint32_t refit)
 {
     return !options->verify_ends || refit == 0 || refit + 1 == options->repeat;
+}
+
+/* The rank is gone for good: the others go on without it. */
+static inline _Bool run_left_out(const struct run_job *job, uint32_t rank)
+{
+    return job->options->recover == RUN_RECOVER_SURVIVORS && atomic_load(&job->board->seats[rank].lost) != 0;
 }
 
 /* Does everything that one rank does; the outcome is in its seat. Returns the exit status. */

@@ -4,7 +4,8 @@
  * Invariants: ranks are forked while this process has one thread; each is a process group of its own, so a
  * terminal's Ctrl-C reaches the parent alone, and dies with the parent; the parent asks ranks to stop through
  * the board and kills, by their ids, those that do not; it returns only when none is left. Nothing that a
- * rank uses has a name in the file system.
+ * rank uses has a name in the file system. With --recover a rank that is lost is ended, started again where all are
+ * wanted, and the board's epoch counts it, whereupon the others go on.
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,6 +27,7 @@ struct child {
     pid_t pid;
     int state;           /* of waitpid */
     _Bool ended, killed; /* killed: by us */
+    _Bool struck;        /* by us too, because the others lost it */
 };
 
 struct launch {
@@ -53,22 +55,29 @@ static _Noreturn void be_rank(struct launch *launch, uint32_t rank, pid_t parent
     _exit(status);
 }
 
-static sluice_status start(struct launch *launch)
+static sluice_status start_one(struct launch *launch, uint32_t rank)
 {
     pid_t parent = getpid();
     fflush(stdout);
     fflush(stderr);
-    for (uint32_t rank = 0; rank < launch->job->board->world; rank++) {
-        pid_t pid = fork();
-        if (pid == 0)
-            be_rank(launch, rank, parent);
-        if (pid < 0)
-            return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, "run", "cannot start rank %u", rank);
-        launch->children[rank].pid = pid;
-        launch->started++;
-        launch->alive++;
-    }
+    pid_t pid = fork();
+    if (pid == 0)
+        be_rank(launch, rank, parent);
+    if (pid < 0)
+        return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, "run", "cannot start rank %u", rank);
+    launch->children[rank] = (struct child){.pid = pid};
+    launch->alive++;
     return SLUICE_OK;
+}
+
+static sluice_status start(struct launch *launch)
+{
+    sluice_status status = SLUICE_OK;
+    for (uint32_t rank = 0; rank < launch->job->board->world && status == SLUICE_OK; rank++) {
+        status = start_one(launch, rank);
+        launch->started += status == SLUICE_OK;
+    }
+    return status;
 }
 
 static sluice_status open_traces(struct launch *launch, int *fds)
@@ -135,6 +144,42 @@ static void read_signals(struct launch *launch, uint64_t now)
     }
 }
 
+/* --- lost ranks --- */
+
+/* A rank that the others lost, though it lives (it was stopped, or cut off), must not come back. */
+static void strike_lost(struct launch *launch)
+{
+    const struct run_board *board = launch->job->board;
+    for (uint32_t rank = 0; rank < launch->started; rank++) {
+        struct child *child = &launch->children[rank];
+        uint32_t lost = atomic_load(&board->seats[rank].lost);
+        _Bool now = run_left_out(launch->job, rank) || lost == atomic_load(&board->epoch) + 1;
+        if (child->ended || child->struck || !now || launch->job->options->recover == RUN_RECOVER_NOT)
+            continue;
+        child->struck = 1;
+        SL_IGNORE(kill(child->pid, SIGKILL));
+    }
+}
+
+/* The rank was ended by a signal; false: the run cannot go on. */
+static _Bool go_on(struct launch *launch, uint32_t rank)
+{
+    const struct run_job *job = launch->job;
+    struct run_board *board = job->board;
+    uint32_t epoch = atomic_load(&board->epoch);
+    if (job->options->recover == RUN_RECOVER_NOT || run_board_stopped(board) != RUN_GO || epoch + 1 == RUN_EPOCHS)
+        return 0;
+    const struct child *child = &launch->children[rank];
+    tool_say("rank %u (process %d) was %s (%s); %s", rank, (int)child->pid,
+             child->struck ? "lost by the others and then ended" : "ended by a signal",
+             sigdescr_np(WTERMSIG(child->state)),
+             job->options->recover == RUN_RECOVER_ALL ? "it is started again" : "the others go on without it");
+    if (job->options->recover == RUN_RECOVER_SURVIVORS)
+        atomic_store(&board->seats[rank].lost, epoch + 1);
+    atomic_store(&board->epoch, epoch + 1);
+    return job->options->recover == RUN_RECOVER_SURVIVORS || start_one(launch, rank) == SLUICE_OK;
+}
+
 static void reap(struct launch *launch, uint64_t now)
 {
     for (uint32_t rank = 0; rank < launch->started; rank++) {
@@ -143,6 +188,8 @@ static void reap(struct launch *launch, uint64_t now)
             continue;
         child->ended = 1;
         launch->alive--;
+        if (WIFSIGNALED(child->state) && !child->killed && go_on(launch, rank))
+            continue;
         if (!WIFEXITED(child->state) || WEXITSTATUS(child->state) != TOOL_OK)
             ask_to_stop(launch, RUN_PEER_FAILED, now);
     }
@@ -158,6 +205,7 @@ static void watch(struct launch *launch)
         uint64_t now = sl_now(clock);
         read_signals(launch, now);
         reap(launch, now);
+        strike_lost(launch);
         if (now >= launch->kill_at)
             kill_rest(launch);
         if (!launch->job->quiet)
@@ -200,7 +248,7 @@ static int say_killed(const struct launch *launch)
 {
     for (uint32_t rank = 0; rank < launch->started; rank++) {
         const struct child *child = &launch->children[rank];
-        if (child->killed || WIFEXITED(child->state))
+        if (child->killed || WIFEXITED(child->state) || run_left_out(launch->job, rank))
             continue;
         tool_say("rank %u (process %d) was ended by signal %d (%s)", rank, (int)child->pid, WTERMSIG(child->state),
                  sigdescr_np(WTERMSIG(child->state)));

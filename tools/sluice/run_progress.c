@@ -18,10 +18,13 @@ struct sums {
     uint32_t verified; /* refits that all ranks have verified */
 };
 
-static struct sums sums_of(const struct run_board *board)
+static struct sums sums_of(const struct run_job *job)
 {
+    const struct run_board *board = job->board;
     struct sums sums = {.refit = UINT32_MAX, .verified = UINT32_MAX};
     for (uint32_t r = 0; r < board->world; r++) {
+        if (run_left_out(job, r))
+            continue;
         struct run_seat *seat = &board->seats[r];
         uint32_t refit = atomic_load(&seat->refit), verified = atomic_load(&seat->done);
         sums.done += atomic_load(&seat->bytes_done);
@@ -63,7 +66,7 @@ static void draw(struct run_progress *progress, const struct run_job *job, const
 
 void run_progress_show(struct run_progress *progress, const struct run_job *job, uint64_t now_ns)
 {
-    struct sums sums = sums_of(job->board);
+    struct sums sums = sums_of(job);
     for (; !progress->terminal && progress->shown < sums.verified; progress->shown++) {
         double seconds = run_seconds(job->board, progress->shown);
         char bytes[32];

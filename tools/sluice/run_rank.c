@@ -8,34 +8,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "run_buffers.h"
 #include "run_device.h"
-#include "run_job.h"
+#include "run_rank.h"
 #include "runtime/base/clock.h"
 #include "runtime/core/plan_object.h"
 #include "runtime/core/runtime_object.h"
 
 #define SLICE (20 * SLUICE_MILLISECOND)
 
-/* How the seal ended; set by the callback thread. */
-enum seal_end { SEAL_PENDING, SEAL_DONE, SEAL_FAILED };
-
-struct rank {
-    struct run_job *job;
-    uint32_t number;
-    struct run_seat *seat;
-    sluice_runtime *runtime;
-    sluice_plan *plan;
-    struct run_buffers buffers;
-    struct run_device device;
-    struct run_place place;
-    atomic_uint sealed; /* enum seal_end */
-    struct sluice_error seal_error;
-};
-
 static void on_event(const struct sluice_event *event, void *user)
 {
     struct rank *rank = user;
+    if (event->kind == SLUICE_EVENT_PEER_LOST && rank->job->options->recover != RUN_RECOVER_NOT &&
+        !atomic_load(&rank->leaving)) {
+        uint32_t lost = sluice_runtime_origin(event->runtime, event->rank);
+        atomic_store(&rank->job->board->seats[lost].lost, rank->place.epoch + 1);
+    }
     if (event->transfer != NULL || event->plan == NULL)
         return;
     if (event->kind == SLUICE_EVENT_FAILED)
@@ -52,7 +40,7 @@ static void on_log(enum sluice_log_level level, const char *topic, const char *t
         fprintf(stderr, "sluice: rank %u: %s: %s: %s\n", rank->number, sl_log_level_name(level), topic, text);
 }
 
-static sluice_status stopped(const struct rank *rank)
+sluice_status run_rank_stopped(const struct rank *rank)
 {
     switch (run_board_stopped(rank->job->board)) {
     case RUN_INTERRUPTED:
@@ -67,7 +55,7 @@ static sluice_status stopped(const struct rank *rank)
 
 /* --- opening --- */
 
-static sluice_status open_runtime(struct rank *rank)
+sluice_status run_rank_open(struct rank *rank)
 {
     const struct run_options *opt = rank->job->options;
     struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
@@ -83,22 +71,30 @@ static sluice_status open_runtime(struct rank *rank)
         options.allgather = run_board_gather;
         options.allgather_user = &rank->place;
     }
-    sluice_status status =
-        run_device_open(&rank->buffers, opt->memory, &options, opt->ranks_per_gpu, rank->number, &rank->device);
-    return status == SLUICE_OK ? sluice_runtime_open(&options, &rank->runtime) : status;
+    options.device_shared = rank->device_shared;
+    if (!rank->device_opened) {
+        sluice_status status =
+            run_device_open(&rank->buffers, opt->memory, &options, opt->ranks_per_gpu, rank->number, &rank->device);
+        if (status != SLUICE_OK)
+            return status;
+        rank->device_opened = 1;
+        rank->device_shared = options.device_shared;
+    }
+    return sluice_runtime_open(&options, &rank->runtime);
 }
 
 /* The plan's handle takes over the job's plan. */
 static sluice_status open_plan(struct rank *rank)
 {
     struct run_job *job = rank->job;
-    sluice_status status = sl_plan_object_new(job->plan->world, &rank->plan);
+    sluice_status status = sl_plan_object_new(job->plan->world, &rank->whole);
     if (status != SLUICE_OK)
         return status;
-    sl_plan_drop(&rank->plan->store);
-    rank->plan->store = *job->plan;
+    sl_plan_drop(&rank->whole->store);
+    rank->whole->store = *job->plan;
+    rank->plan = rank->whole;
     *job->plan = (struct sl_plan){0};
-    job->content.plan = &rank->plan->store;
+    job->content.plan = &rank->whole->store;
     return SLUICE_OK;
 }
 
@@ -125,13 +121,14 @@ static struct sluice_backend_info describe(const struct rank *rank)
     return info;
 }
 
-static sluice_status seal(struct rank *rank)
+sluice_status run_rank_seal(struct rank *rank)
 {
     const struct timespec pause = {.tv_nsec = 500000};
+    atomic_store(&rank->sealed, SEAL_PENDING);
     sluice_status status = sluice_plan_seal(rank->plan, rank->runtime, &rank->job->options->seal);
     while (status == SLUICE_OK && atomic_load(&rank->sealed) == SEAL_PENDING) {
         SL_IGNORE(nanosleep(&pause, NULL));
-        status = stopped(rank);
+        status = run_rank_stopped(rank);
     }
     if (status == SLUICE_OK && atomic_load(&rank->sealed) == SEAL_FAILED)
         status = sl_fail_copy(&rank->seal_error);
@@ -155,7 +152,7 @@ static sluice_status prepare(const struct rank *rank, uint64_t version)
         if (task->destination == rank->number)
             run_content_poison(content, task, version,
                                run_buffer(&rank->buffers, task->param, SLUICE_ROLE_DESTINATION));
-        status = i % 64 == 0 ? stopped(rank) : SLUICE_OK;
+        status = i % 64 == 0 ? run_rank_stopped(rank) : SLUICE_OK;
     }
     return status;
 }
@@ -167,7 +164,7 @@ static sluice_status verify(const struct rank *rank, uint64_t version)
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; i < content->plan->task_count && status == SLUICE_OK; i++) {
         const struct sluice_task *task = &content->plan->tasks[i];
-        if (task->destination != rank->number)
+        if (task->destination != rank->number || run_left_out(rank->job, task->source))
             continue;
         if (!run_content_verify(content, task, version,
                                 run_buffer(&rank->buffers, task->param, SLUICE_ROLE_DESTINATION), &difference))
@@ -178,7 +175,7 @@ static sluice_status verify(const struct rank *rank, uint64_t version)
                            task->param, sl_param_name(content->plan, task->param),
                            (unsigned long long)difference.offset, difference.have, difference.want);
         rank->seat->verified_bytes += sl_task_bytes(task);
-        status = i % 64 == 0 ? stopped(rank) : SLUICE_OK;
+        status = i % 64 == 0 ? run_rank_stopped(rank) : SLUICE_OK;
     }
     return status;
 }
@@ -231,9 +228,9 @@ static sluice_status wait_for(const struct rank *rank, sluice_transfer *transfer
     *ret_end_ns = sl_now(sl_clock_system());
     publish(rank, transfer, 1);
     if (status == SLUICE_OK)
-        return stopped(rank);
+        return run_rank_stopped(rank);
     if (run_board_stopped(rank->job->board) == RUN_INTERRUPTED)
-        return stopped(rank);
+        return run_rank_stopped(rank);
     sluice_transfer_error(transfer, &error);
     return error.status != SLUICE_OK ? sl_fail_copy(&error) : status;
 }
@@ -246,49 +243,92 @@ static uint64_t spent_by(clockid_t clock)
     return (uint64_t)spent.tv_sec * SLUICE_SECOND + (uint64_t)spent.tv_nsec;
 }
 
-static sluice_status refit(struct rank *rank, uint32_t number)
+static struct sluice_transfer_options transfer_options(const struct rank *rank, atomic_bool *released)
 {
     const struct run_options *opt = rank->job->options;
-    struct run_time *time = &rank->job->board->times[(size_t)rank->number * opt->repeat + number];
     struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
-    sluice_transfer *transfer = NULL;
-    uint64_t version = number + UINT64_C(1);
-    atomic_bool released = 0;
     options.on_event = on_transfer;
-    options.user = &released;
+    options.user = released;
     options.landing = opt->landing;
-    options.version = version;
+    options.version = rank->next + UINT64_C(1);
     options.gate_timeout_ns = opt->gate_timeout_ns;
     options.timeout_ns = opt->timeout_ns;
     options.pace_bytes_per_second = opt->pace;
     options.allow_torn = opt->allow_torn;
-    _Bool verified = run_verifies(opt, number);
-    sluice_status status = verified ? prepare(rank, version) : SLUICE_OK;
-    if (status == SLUICE_OK && verified)
-        status = run_device_upload(&rank->device, &rank->buffers);
-    if (status != SLUICE_OK)
-        return status;
-    atomic_store(&rank->seat->bytes_done, 0);
-    atomic_store(&rank->seat->refit, number + 1);
+    options.resume = rank->resume && opt->landing == SLUICE_LANDING_IN_PLACE;
+    options.resume_windows = options.resume ? rank->kept_windows : 0;
+    return options;
+}
+
+/* The transfer of a refit, from submit to its end. */
+static sluice_status move(struct rank *rank, struct run_time *time)
+{
+    struct sluice_progress progress = {.size = sizeof progress};
+    sluice_transfer *transfer = NULL;
+    atomic_bool released = 0;
+    struct sluice_transfer_options options = transfer_options(rank, &released);
     clockid_t scheduler = CLOCK_THREAD_CPUTIME_ID;
     SL_IGNORE(pthread_getcpuclockid(rank->runtime->thread, &scheduler));
     uint64_t transport = describe(rank).transport_cpu_ns;
     uint64_t before = spent_by(scheduler), process = spent_by(CLOCK_PROCESS_CPUTIME_ID);
     time->begin_ns = sl_now(sl_clock_system());
-    status = sluice_submit(rank->plan, &options, &transfer);
+    sluice_status status = sluice_submit(rank->plan, &options, &transfer);
     if (status != SLUICE_OK)
         return status;
     status = wait_for(rank, transfer, &released, &time->end_ns);
     rank->seat->scheduler_ns += spent_by(scheduler) - before;
     rank->seat->transport_ns += describe(rank).transport_cpu_ns - transport;
     rank->seat->process_ns = spent_by(CLOCK_PROCESS_CPUTIME_ID) - process;
+    if (sluice_transfer_progress(transfer, &progress) == SLUICE_OK)
+        rank->kept_windows = progress.windows_done;
+    rank->seat->again_bytes += progress.bytes_again;
     sluice_transfer_destroy(transfer);
+    return status;
+}
+
+/* Makes the buffers those of the refit, unless they are since a transfer that failed. */
+static sluice_status begin_refit(struct rank *rank, _Bool verified)
+{
+    _Bool in_place = rank->job->options->landing == SLUICE_LANDING_IN_PLACE;
+    if (rank->resume && in_place && rank->kept == rank->next)
+        return SLUICE_OK;
+    rank->kept = RUN_NO_REFIT;
+    rank->kept_windows = 0;
+    sluice_status status = verified ? prepare(rank, rank->next + UINT64_C(1)) : SLUICE_OK;
+    if (status == SLUICE_OK && verified)
+        status = run_device_upload(&rank->device, &rank->buffers);
+    if (status == SLUICE_OK)
+        rank->kept = rank->next;
+    return status;
+}
+
+static sluice_status refit(struct rank *rank)
+{
+    const struct run_options *opt = rank->job->options;
+    struct run_time *time = &rank->job->board->times[(size_t)rank->number * opt->repeat + rank->next];
+    _Bool verified = run_verifies(opt, rank->next);
+    sluice_status status = begin_refit(rank, verified);
+    if (status != SLUICE_OK)
+        return status;
+    atomic_store(&rank->seat->bytes_done, 0);
+    atomic_store(&rank->seat->refit, rank->next + 1);
+    status = move(rank, time);
     if (status == SLUICE_OK && verified)
         status = run_device_download(&rank->device, &rank->buffers);
     if (status == SLUICE_OK && verified)
-        status = verify(rank, version);
-    if (status == SLUICE_OK)
-        atomic_store(&rank->seat->done, number + 1);
+        status = verify(rank, rank->next + UINT64_C(1));
+    if (status != SLUICE_OK)
+        return status;
+    rank->resume = 0;
+    atomic_store(&rank->seat->done, ++rank->next);
+    return SLUICE_OK;
+}
+
+static sluice_status refits(struct rank *rank)
+{
+    sluice_status status = SLUICE_OK;
+    while (status == SLUICE_OK && rank->next < rank->job->options->repeat)
+        status = refit(rank);
     return status;
 }
 
@@ -315,22 +355,37 @@ static sluice_status keep_trace(const struct rank *rank)
     return SLUICE_OK;
 }
 
-static sluice_status work(struct rank *rank)
+/* Everything up to the first refit. */
+static sluice_status begin(struct rank *rank)
 {
-    sluice_status status = open_plan(rank);
-    if (status == SLUICE_OK)
-        status = run_buffers_open(&rank->plan->store, rank->number, &rank->buffers);
-    if (status == SLUICE_OK)
-        status = open_runtime(rank);
+    sluice_status status = run_rank_open(rank);
     if (status == SLUICE_OK && sluice_runtime_world(rank->runtime) != rank->plan->store.world)
         status = sl_fail(SLUICE_CONFIG, "run", "the launcher started %u ranks but the plan is for %u",
                          sluice_runtime_world(rank->runtime), rank->plan->store.world);
     if (status == SLUICE_OK)
         status = bind(rank);
     if (status == SLUICE_OK)
-        status = seal(rank);
-    for (uint32_t i = 0; i < rank->job->options->repeat && status == SLUICE_OK; i++)
-        status = refit(rank, i);
+        status = run_rank_seal(rank);
+    if (status == SLUICE_OK && rank->place.epoch > 0)
+        run_recover_begin(rank);
+    return status;
+}
+
+static sluice_status work(struct rank *rank)
+{
+    sluice_status status = open_plan(rank);
+    if (status == SLUICE_OK)
+        status = run_buffers_open(&rank->plan->store, rank->number, &rank->buffers);
+    if (status != SLUICE_OK)
+        return status;
+    status = begin(rank);
+    if (status == SLUICE_OK)
+        status = refits(rank);
+    while (status != SLUICE_OK && run_recover_wanted(rank, status)) {
+        status = run_recover(rank);
+        if (status == SLUICE_OK)
+            status = refits(rank);
+    }
     return status == SLUICE_OK ? keep_trace(rank) : status;
 }
 
@@ -339,13 +394,16 @@ int run_rank(struct run_job *job, uint32_t number)
     struct rank rank = {.job = job,
                         .number = number,
                         .seat = &job->board->seats[number],
-                        .place = {.board = job->board, .rank = number}};
+                        .kept = RUN_NO_REFIT,
+                        .place = {.board = job->board, .rank = number, .epoch = atomic_load(&job->board->epoch)}};
     sluice_status status = work(&rank);
     if (status != SLUICE_OK) {
         sl_error_take(&rank.seat->error);
         rank.seat->failed_ns = sl_now(sl_clock_system());
     }
-    sluice_plan_destroy(rank.plan);
+    if (rank.plan != rank.whole)
+        sluice_plan_destroy(rank.plan);
+    sluice_plan_destroy(rank.whole);
     sluice_runtime_close_wait(rank.runtime);
     run_device_close(&rank.device);
     run_buffers_close(&rank.buffers);

@@ -39,6 +39,7 @@ static int by_value(const void *a, const void *b)
 struct summary {
     double median, least, most;
     uint64_t verified;
+    uint64_t again; /* bytes that moved twice */
     uint32_t windows;
     struct sluice_stage_times stages;
 };
@@ -66,6 +67,7 @@ static struct summary summarize(const struct run_board *board, struct range rang
     sum.median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
     for (uint32_t r = range.first; r < range.end; r++) {
         sum.verified += board->seats[r].verified_bytes;
+        sum.again += board->seats[r].again_bytes;
         sum.windows = board->seats[r].windows;
         add_stages(&sum.stages, &board->seats[r].stages);
     }
@@ -90,7 +92,12 @@ static void print_text(const struct run_job *job, uint32_t rank, const struct su
         printf("%.4f s each (median; %.4f to %.4f), ", sum->median, sum->least, sum->most);
     else
         printf("%.4f s, ", sum->median);
-    printf("%.2f GB/s\n", sum->median > 0 ? (double)job->bytes / sum->median / 1e9 : 0.0);
+    printf("%.2f GB/s", sum->median > 0 ? (double)job->bytes / sum->median / 1e9 : 0.0);
+    uint32_t losses = atomic_load(&job->board->epoch);
+    if (losses > 0)
+        printf("; %u rank%s lost, %s moved twice", losses, losses == 1 ? "" : "s",
+               sl_format_bytes(sum->again, bytes, sizeof bytes));
+    printf("\n");
 }
 
 /* --- JSON --- */
@@ -119,6 +126,19 @@ static void put_stages(struct sl_json_writer *w, const struct sluice_stage_times
     put_double(w, "local", (double)stages->local_ns / 1e9);
     put_double(w, "commit", (double)stages->commit_ns / 1e9);
     sl_json_object_end(w);
+}
+
+/* What was lost, and what that cost. */
+static void put_losses(struct sl_json_writer *w, const struct run_job *job, const struct summary *sum)
+{
+    put(w, "losses", atomic_load(&job->board->epoch));
+    sl_json_key(w, "left_out");
+    sl_json_list(w);
+    for (uint32_t r = 0; r < job->board->world; r++)
+        if (run_left_out(job, r))
+            sl_json_put_u64(w, r);
+    sl_json_list_end(w);
+    put(w, "moved_twice_bytes", sum->again);
 }
 
 static void put_rank(struct sl_json_writer *w, const struct run_job *job, uint32_t rank)
@@ -152,6 +172,7 @@ static void print_json(const struct run_job *job, struct range range, const stru
     put(&w, "params", job->params);
     put(&w, "verified_bytes", sum->verified);
     put(&w, "wrong_bytes", 0);
+    put_losses(&w, job, sum);
     sl_json_key(&w, "seconds");
     sl_json_list(&w);
     for (uint32_t i = 0; i < board->refits; i++)
