@@ -199,6 +199,19 @@ struct sluice_transfer_options many_options(struct many_rank *rank)
     return options;
 }
 
+sluice_transfer *many_submit(sluice_plan *plan, const struct sluice_transfer_options *options)
+{
+    sluice_transfer *transfer = NULL;
+    OK(sluice_submit(plan, options, &transfer));
+    return transfer;
+}
+
+void many_complete(sluice_transfer *transfer)
+{
+    OK(sluice_transfer_wait(transfer, UINT64_MAX));
+    sluice_transfer_destroy(transfer);
+}
+
 void many_drop(struct many_rank *rank)
 {
     sluice_plan_destroy(rank->plan);

@@ -57,6 +57,9 @@ _Bool many_holds(const struct many_rank *rank, uint64_t seed);
 _Bool many_untouched(const struct many_rank *rank);
 void many_seal(struct many_rank *rank, const struct sluice_seal_options *options);
 struct sluice_transfer_options many_options(struct many_rank *rank);
+sluice_transfer *many_submit(sluice_plan *plan, const struct sluice_transfer_options *options);
+/* Waits for the end, which is success, and destroys. */
+void many_complete(sluice_transfer *transfer);
 void many_drop(struct many_rank *rank);
 uint32_t many_count(struct many_rank *rank, uint32_t kind);
 

@@ -39,16 +39,13 @@ static void refit(struct many_rank *rank)
     many_plan(rank, 1, PARAMS, BYTES);
     many_seal(rank, &seal);
     for (look.seed = 1; look.seed <= ROUNDS; look.seed++) {
-        sluice_transfer *transfer = NULL;
         struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
         options.on_event = look_at_once;
         options.user = &look;
         options.landing = look.seed % 2 ? SLUICE_LANDING_IN_PLACE : SLUICE_LANDING_SHADOW;
         many_fill(rank, look.seed);
         many_meet(rank);
-        cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
-        cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
-        sluice_transfer_destroy(transfer);
+        many_complete(many_submit(rank->plan, &options));
         many_meet(rank);
         cr_expect(many_holds(rank, look.seed), "what the source holds after its release does not arrive");
     }

@@ -72,7 +72,6 @@ static void check_overlap(const struct many_rank *rank, uint32_t slots)
 static void traced(struct many_rank *rank)
 {
     struct sluice_seal_options seal = SLUICE_SEAL_OPTIONS_INIT;
-    sluice_transfer *transfer = NULL;
     seal.slots = *(uint32_t *)rank->many->context;
     seal.window_bytes = BYTES;
     many_plan(rank, 1, PARAMS, BYTES);
@@ -80,12 +79,10 @@ static void traced(struct many_rank *rank)
     many_seal(rank, &seal);
     cr_assert_eq(sluice_plan_windows(rank->plan), WINDOWS);
     struct sluice_transfer_options options = many_options(rank);
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(many_submit(rank->plan, &options));
     cr_expect(many_holds(rank, 1));
     if (rank->rank == 0)
         check_overlap(rank, seal.slots);
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 

@@ -25,7 +25,6 @@ static uint32_t windows_done(const sluice_transfer *transfer)
 /* A version of which the windows before the last parameter arrive, alike on all ranks; returns how many. */
 static uint32_t stop_midway(struct many_rank *rank, uint32_t version)
 {
-    sluice_transfer *transfer = NULL;
     sluice_gate *gate = NULL;
     cr_assert_eq(sluice_gate_host(rank->runtime, &gate), SLUICE_OK);
     struct sluice_param_gate last = {.param = PARAMS - 1, .role = SLUICE_ROLE_SOURCE, .gate = gate};
@@ -40,7 +39,7 @@ static uint32_t stop_midway(struct many_rank *rank, uint32_t version)
     }
     many_meet(rank);
     first = *(const uint32_t *)rank->many->context;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     while (windows_done(transfer) < first)
         sched_yield();
     many_meet(rank);
@@ -97,7 +96,6 @@ static void go_on(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
     struct sluice_progress progress = {.size = sizeof progress};
-    sluice_transfer *transfer = NULL;
     many_plan(rank, 1, PARAMS, BYTES);
     many_fill(rank, OLD);
     many_seal(rank, &seal);
@@ -111,7 +109,7 @@ static void go_on(struct many_rank *rank)
     options.resume = 1;
     options.resume_windows = rank->rank == 1 ? have - 2 : have; /* rank 1 lost two windows */
     options.verify = 1;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK, "%s", sluice_last_error()->text);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
     cr_assert_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
     cr_expect_eq(progress.windows_skipped, have - 2);
@@ -140,7 +138,6 @@ Test(resume, goes_on_at_the_first_window_that_not_all_have)
 static void cut_anew(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
-    sluice_transfer *transfer = NULL;
     sluice_plan *plan = NULL;
     struct sluice_progress progress = {.size = sizeof progress};
     many_plan(rank, 1, PARAMS, BYTES);
@@ -157,7 +154,7 @@ static void cut_anew(struct many_rank *rank)
     struct sluice_transfer_options options = many_options(rank);
     options.resume = 1;
     options.resume_windows = have;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
     cr_assert_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
     cr_expect_eq(progress.windows_skipped, 0u);
@@ -193,7 +190,7 @@ static void refused(struct many_rank *rank)
     cr_expect_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_INVALID);
     options.resume_windows = 0;
     options.resume = rank->rank == 0; /* not alike */
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    transfer = many_submit(rank->plan, &options);
     cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_MISMATCH);
     sluice_transfer_destroy(transfer);
     many_drop(rank);

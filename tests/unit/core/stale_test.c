@@ -70,7 +70,6 @@ static void refit(struct many_rank *rank)
     const struct setup *setup = rank->many->context;
     struct sluice_seal_options seal = SLUICE_SEAL_OPTIONS_INIT;
     struct sluice_transfer_options options = many_options(rank);
-    sluice_transfer *transfer = NULL;
     struct late late = {0};
     pthread_t thread;
     seal.window_bytes = BYTES / 4;
@@ -86,16 +85,15 @@ static void refit(struct many_rank *rank)
     } else if (gated) {
         options.source_gate = late.gate;
     }
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     if (gated)
         cr_assert_eq(pthread_create(&thread, NULL, be_late, &late), 0);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(transfer);
     for (size_t i = 0; i < BYTES; i++)
         cr_assert_eq(destination[i], 7, "rank %u: byte %zu is %u", rank->rank, i, destination[i]);
     if (gated)
         cr_assert_eq(pthread_join(thread, NULL), 0);
     sluice_gate_destroy(late.gate);
-    sluice_transfer_destroy(transfer);
     sluice_plan_destroy(rank->plan);
 }
 

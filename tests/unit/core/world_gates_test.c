@@ -48,7 +48,6 @@ static void check_order(const struct many_rank *rank)
 static void opposite(struct many_rank *rank)
 {
     struct sluice_param_gate gates[WINDOWS];
-    sluice_transfer *transfer = NULL;
     seal(rank, 3);
     struct sluice_transfer_options options = many_options(rank);
     options.window_events = 1;
@@ -58,7 +57,7 @@ static void opposite(struct many_rank *rank)
         gates[p] = (struct sluice_param_gate){.param = p, .role = rank->rank};
         cr_assert_eq(sluice_gate_host(rank->runtime, &gates[p].gate), SLUICE_OK);
     }
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     for (uint32_t p = WINDOWS; p-- > 0;)
         if (p != rank->rank)
             open_gate(gates[p].gate);
@@ -74,12 +73,11 @@ static void opposite(struct many_rank *rank)
     many_meet(rank);
     if (rank->rank == 1)
         open_gate(gates[1].gate);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(transfer);
     cr_expect(many_holds(rank, 3));
     check_order(rank);
     for (uint32_t p = 0; p < WINDOWS; p++)
         sluice_gate_destroy(gates[p].gate);
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
@@ -100,13 +98,12 @@ static sluice_status broken(void *context, struct sluice_error *error)
 /* Rank 1's consumer fails; rank 0 hears which rank and why, and the next transfer runs. */
 static void fails_on_one(struct many_rank *rank)
 {
-    sluice_transfer *transfer = NULL;
     sluice_gate *gate = NULL;
     seal(rank, 4);
     cr_assert_eq(sluice_gate_query(rank->runtime, broken, NULL, NULL, &gate), SLUICE_OK);
     struct sluice_transfer_options options = many_options(rank);
     options.consumer_gate = rank->rank == 1 ? gate : NULL;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     sluice_status status = sluice_transfer_wait(transfer, UINT64_MAX);
     cr_expect_eq(status, rank->rank == 1 ? SLUICE_DEVICE : SLUICE_PEER_FAILED, "rank %u: %s: %s", rank->rank,
                  sluice_status_name(status), rank->error);
@@ -117,11 +114,9 @@ static void fails_on_one(struct many_rank *rank)
     cr_expect(many_untouched(rank));
     sluice_transfer_destroy(transfer);
     options.consumer_gate = NULL;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(many_submit(rank->plan, &options));
     cr_expect(many_holds(rank, 4));
     sluice_gate_destroy(gate);
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 

@@ -15,22 +15,25 @@ static struct sluice_seal_options small_windows(void)
     return options;
 }
 
+/* A plan with content in the sources, sealed. */
+static void start(struct many_rank *rank, uint32_t sources, uint64_t seed, const struct sluice_seal_options *seal)
+{
+    many_plan(rank, sources, PARAMS, BYTES);
+    many_fill(rank, seed);
+    many_seal(rank, seal);
+}
+
 static void refit_once(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
-    sluice_transfer *transfer = NULL;
-    many_plan(rank, 1, PARAMS, BYTES);
-    many_fill(rank, 5);
-    many_seal(rank, &seal);
+    start(rank, 1, 5, &seal);
     cr_expect_gt(sluice_plan_windows(rank->plan), 3u);
     struct sluice_transfer_options options = many_options(rank);
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(many_submit(rank->plan, &options));
     cr_expect(many_holds(rank, 5));
     cr_expect_eq(many_count(rank, SLUICE_EVENT_COMPLETED), 1u);
     cr_expect_eq(many_count(rank, SLUICE_EVENT_RELEASED), 1u);
     cr_expect_eq(sluice_version(rank->plan), 1u);
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
@@ -47,14 +50,11 @@ static void refit_often(struct many_rank *rank)
     many_plan(rank, 2, PARAMS, BYTES);
     many_seal(rank, &seal);
     for (uint64_t seed = 1; seed <= REFITS; seed++) {
-        sluice_transfer *transfer = NULL;
         struct sluice_transfer_options options = many_options(rank);
         many_fill(rank, seed);
         many_meet(rank);
-        cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
-        cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+        many_complete(many_submit(rank->plan, &options));
         cr_expect(many_holds(rank, seed));
-        sluice_transfer_destroy(transfer);
     }
     cr_expect_eq(sluice_version(rank->plan), (uint64_t)REFITS);
     many_drop(rank);
@@ -68,16 +68,11 @@ Test(world, of_four_refits_again_and_again_with_one_seal)
 static void single_messages(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
-    sluice_transfer *transfer = NULL;
     seal.direct_min = 4096;
-    many_plan(rank, 2, PARAMS, BYTES);
-    many_fill(rank, 3);
-    many_seal(rank, &seal);
+    start(rank, 2, 3, &seal);
     struct sluice_transfer_options options = many_options(rank);
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(many_submit(rank->plan, &options));
     cr_expect(many_holds(rank, 3));
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
@@ -90,18 +85,15 @@ Test(world, sends_large_pieces_straight_from_user_memory)
 static void commit_in_shadow(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
-    sluice_transfer *transfer = NULL;
     sluice_gate *gate = NULL;
     seal.shadow_bytes = 2 * PARAMS * BYTES;
-    many_plan(rank, 1, PARAMS, BYTES);
-    many_fill(rank, 8);
-    many_seal(rank, &seal);
+    start(rank, 1, 8, &seal);
     cr_assert_eq(sluice_gate_host(rank->runtime, &gate), SLUICE_OK);
     struct sluice_transfer_options options = many_options(rank);
     options.landing = SLUICE_LANDING_SHADOW;
     options.consumer_gate = rank->rank > 0 ? gate : NULL;
     options.version = 12;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     while (many_count(rank, SLUICE_EVENT_STAGED) == 0)
         sched_yield();
     many_meet(rank);
@@ -109,12 +101,11 @@ static void commit_in_shadow(struct many_rank *rank)
     cr_expect_eq(sluice_version(rank->plan), 0u);
     many_meet(rank);
     cr_assert_eq(sluice_gate_open(gate), SLUICE_OK);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(transfer);
     cr_expect(many_holds(rank, 8));
     cr_expect_eq(many_count(rank, SLUICE_EVENT_COMMITTED), 1u);
     cr_expect_eq(sluice_version(rank->plan), 12u);
     sluice_gate_destroy(gate);
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
@@ -128,19 +119,15 @@ static void torn_allowed(struct many_rank *rank)
     struct sluice_seal_options seal = small_windows();
     sluice_transfer *transfer = NULL;
     seal.shadow_bytes = PARAMS * BYTES / 2;
-    many_plan(rank, 1, PARAMS, BYTES);
-    many_fill(rank, 9);
-    many_seal(rank, &seal);
+    start(rank, 1, 9, &seal);
     struct sluice_transfer_options options = many_options(rank);
     options.landing = SLUICE_LANDING_SHADOW;
     cr_expect_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_INVALID);
     cr_expect_not_null(strstr(sluice_last_error()->text, "4 of 9 windows"), "%s", sluice_last_error()->text);
     options.allow_torn = 1;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(many_submit(rank->plan, &options));
     cr_expect(many_holds(rank, 9));
     cr_expect_eq(many_count(rank, SLUICE_EVENT_STAGED), 1u);
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
@@ -153,15 +140,12 @@ Test(world, streams_the_rest_in_place_where_shadow_memory_is_short)
 static void gated_source(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
-    sluice_transfer *transfer = NULL;
     sluice_gate *gate = NULL;
-    many_plan(rank, 1, PARAMS, BYTES);
-    many_fill(rank, 1);
-    many_seal(rank, &seal);
+    start(rank, 1, 1, &seal);
     cr_assert_eq(sluice_gate_host(rank->runtime, &gate), SLUICE_OK);
     struct sluice_transfer_options options = many_options(rank);
     options.source_gate = gate;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     cr_expect_eq(sluice_transfer_wait(transfer, 20 * SLUICE_MILLISECOND), SLUICE_TIMEOUT);
     many_meet(rank);
     cr_expect(many_untouched(rank));
@@ -171,10 +155,9 @@ static void gated_source(struct many_rank *rank)
         many_fill(rank, 2);
         cr_assert_eq(sluice_gate_open(gate), SLUICE_OK);
     }
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(transfer);
     cr_expect(many_holds(rank, 2));
     sluice_gate_destroy(gate);
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
@@ -186,17 +169,14 @@ Test(world, waits_everywhere_for_one_ranks_gate)
 static void cancelled(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
-    sluice_transfer *transfer = NULL;
     sluice_gate *gate = NULL;
-    many_plan(rank, 1, PARAMS, BYTES);
-    many_fill(rank, 1);
-    many_seal(rank, &seal);
+    start(rank, 1, 1, &seal);
     cr_assert_eq(sluice_gate_host(rank->runtime, &gate), SLUICE_OK);
     struct sluice_param_gate last = {.param = PARAMS - 1, .role = SLUICE_ROLE_DESTINATION, .gate = gate};
     struct sluice_transfer_options options = many_options(rank);
     options.param_gates = rank->rank == 1 ? &last : NULL;
     options.param_gate_count = rank->rank == 1;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     while (many_count(rank, SLUICE_EVENT_STARTED) == 0)
         sched_yield();
     if (rank->rank == 1)
@@ -209,11 +189,9 @@ static void cancelled(struct many_rank *rank)
     many_meet(rank);
     cr_expect(many_untouched(rank), "nothing of the cancelled transfer arrives behind its release");
     options.param_gate_count = 0;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(many_submit(rank->plan, &options));
     cr_expect(many_holds(rank, 4));
     sluice_gate_destroy(gate);
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
@@ -269,11 +247,8 @@ static void too_little_staging(struct many_rank *rank)
     seal.window_bytes = 16 * 1024; /* three slots find room */
     many_fill(rank, 2);
     many_seal(rank, &seal);
-    sluice_transfer *transfer = NULL;
-    cr_assert_eq(sluice_submit(rank->plan, NULL, &transfer), SLUICE_OK);
-    cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+    many_complete(many_submit(rank->plan, NULL));
     cr_expect(many_holds(rank, 2));
-    sluice_transfer_destroy(transfer);
     many_drop(rank);
 }
 
@@ -298,12 +273,10 @@ static void crossing(struct many_rank *rank)
     many_seal(&second, &seal);
     for (int round = 0; round < 10; round++) {
         _Bool swapped = rank->rank == 1;
-        cr_assert_eq(sluice_submit(swapped ? second.plan : rank->plan, NULL, &first_transfer), SLUICE_OK);
-        cr_assert_eq(sluice_submit(swapped ? rank->plan : second.plan, NULL, &second_transfer), SLUICE_OK);
-        cr_assert_eq(sluice_transfer_wait(first_transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
-        cr_assert_eq(sluice_transfer_wait(second_transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
-        sluice_transfer_destroy(first_transfer);
-        sluice_transfer_destroy(second_transfer);
+        first_transfer = many_submit(swapped ? second.plan : rank->plan, NULL);
+        second_transfer = many_submit(swapped ? rank->plan : second.plan, NULL);
+        many_complete(first_transfer);
+        many_complete(second_transfer);
     }
     cr_expect(many_holds(rank, 21));
     cr_expect(many_holds(&second, 22));
@@ -320,7 +293,6 @@ Test(world, runs_two_plans_submitted_in_opposite_order)
 static void idle_rank(struct many_rank *rank)
 {
     struct sluice_progress progress = {.size = sizeof progress};
-    sluice_transfer *transfer = NULL;
     struct sluice_region whole = {.row_bytes = 64, .rows = 1, .pitch = 64};
     static uint8_t source[64], destination[64];
     memset(rank->rank == 0 ? source : destination, 7, 64);
@@ -337,7 +309,7 @@ static void idle_rank(struct many_rank *rank)
     }
     many_seal(rank, NULL);
     struct sluice_transfer_options options = many_options(rank);
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
     cr_expect_eq(many_count(rank, SLUICE_EVENT_COMPLETED), 1u);
     cr_assert_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
@@ -359,13 +331,11 @@ static void left_alone(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
     sluice_transfer *transfer = NULL;
-    many_plan(rank, 1, PARAMS, BYTES);
-    many_fill(rank, 1);
-    many_seal(rank, &seal);
+    start(rank, 1, 1, &seal);
     many_meet(rank);
     if (rank->rank == 0) {
         struct sluice_transfer_options options = many_options(rank);
-        cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+        transfer = many_submit(rank->plan, &options);
         cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_PEER_LOST, "%s", sluice_last_error()->text);
         cr_expect_not_null(strstr(sluice_last_error()->text, "rank 1"), "%s", sluice_last_error()->text);
         cr_expect_eq(many_count(rank, SLUICE_EVENT_FAILED), 1u);
@@ -385,12 +355,10 @@ static void closed_alone(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
     sluice_transfer *transfer = NULL;
-    many_plan(rank, 1, PARAMS, BYTES);
-    many_fill(rank, 1);
-    many_seal(rank, &seal);
+    start(rank, 1, 1, &seal);
     if (rank->rank == 0) {
         struct sluice_transfer_options options = many_options(rank);
-        cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+        transfer = many_submit(rank->plan, &options);
         sluice_runtime_close(rank->runtime);
         cr_expect_neq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK);
         cr_expect_eq(many_count(rank, SLUICE_EVENT_RELEASED), 1u);
@@ -429,14 +397,11 @@ static void some_params(struct many_rank *rank)
     options.params = &some;
     options.params_words = 1;
     for (options.landing = 0; options.landing <= SLUICE_LANDING_SHADOW; options.landing++) {
-        sluice_transfer *transfer = NULL;
         many_fill(rank, 30 + options.landing);
         many_meet(rank);
-        cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK, "%s", sluice_last_error()->text);
-        cr_assert_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+        many_complete(many_submit(rank->plan, &options));
         for (uint32_t p = 0; p < PARAMS; p++)
             cr_expect(param_is(rank, p, p == 1 || p == 4, 30 + options.landing), "parameter %u", p);
-        sluice_transfer_destroy(transfer);
     }
     many_drop(rank);
 }
@@ -458,15 +423,12 @@ Test(world, moves_some_parameters_in_direct_messages)
 static void different_params(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
-    sluice_transfer *transfer = NULL;
     uint64_t some = 1u << rank->rank;
-    many_plan(rank, 1, PARAMS, BYTES);
-    many_fill(rank, 1);
-    many_seal(rank, &seal);
+    start(rank, 1, 1, &seal);
     struct sluice_transfer_options options = many_options(rank);
     options.params = &some;
     options.params_words = 1;
-    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    sluice_transfer *transfer = many_submit(rank->plan, &options);
     cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_MISMATCH, "%s", sluice_last_error()->text);
     cr_expect(many_untouched(rank));
     sluice_transfer_destroy(transfer);
