@@ -7,101 +7,44 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/command.h"
 #include "support/running.h"
+#include "support/tool.h"
 
-#define SLUICE SLUICE_TEST_BIN "/sluice"
-#define SMALL  SLUICE_TEST_DATA "/small-plan.json"
-#define HANG   SLUICE_TEST_DATA "/hang-4ranks.json"
+#define SMALL SLUICE_TEST_DATA "/small-plan.json"
+#define HANG  SLUICE_TEST_DATA "/hang-4ranks.json"
 
-static char folder[] = "/tmp/sluice-run-test-XXXXXX";
-static struct command_result result;
+TestSuite(run, .init = tool_make_folder, .fini = tool_remove_folder);
 
-static void make_folder(void)
-{
-    cr_assert_not_null(mkdtemp(folder));
-}
-
-static void remove_folder(void)
-{
-    const char *arguments[] = {"/bin/rm", "-rf", folder, NULL};
-    result = command_run(arguments);
-    command_drop(&result);
-}
-
-TestSuite(run, .init = make_folder, .fini = remove_folder);
-
-/* Up to nine words behind "sluice run". */
-#define RUN(...)                                                                                                       \
-    do {                                                                                                               \
-        const char *words[] = {SLUICE, "run", __VA_ARGS__, NULL};                                                      \
-        result = command_run(words);                                                                                   \
-    } while (0)
-
-static void succeeds(const char *part)
-{
-    cr_assert_eq(result.status, 0, "status %d: %s", result.status, result.err);
-    cr_assert_eq(command_lines(result.out), 1, "%s", result.out);
-    cr_assert_not_null(strstr(result.out, part), "%s", result.out);
-    command_drop(&result);
-}
-
-/* One line on stderr; nothing on stdout. */
-static void fails(int status, const char *part)
-{
-    cr_assert_eq(result.status, status, "status %d: %s", result.status, result.err);
-    cr_assert_eq(command_lines(result.err), 1, "%s", result.err);
-    cr_assert_eq(strncmp(result.err, "sluice: ", 8), 0, "%s", result.err);
-    cr_assert_not_null(strstr(result.err, part), "%s", result.err);
-    cr_assert_eq(result.out_bytes, 0);
-    command_drop(&result);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][256];
-    static int next;
-    char *path = paths[next++ % 4];
-    (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "we");
-    cr_assert_not_null(file);
-    cr_assert_geq(fputs(text, file), 0);
-    cr_assert_eq(fclose(file), 0);
-}
+#define RUN(...) tool_run("run", __VA_ARGS__)
 
 /* A plan of 13,162 tasks from 4 to 2 ranks, 67 MB. */
 static const char *make_plan(void)
 {
-    const char *path = in_folder("moe.plan");
-    const char *words[] = {SLUICE,    "plan",
+    const char *path = tool_in_folder("moe.plan");
+    const char *words[] = {TOOL_PATH, "plan",
                            "--model", "qwen3-30b-a3b",
                            "--from",  "tp=2,ep=4,world=4",
                            "--to",    "tp=1,ep=2,world=2",
                            "--scale", "1/1024",
                            "-o",      path,
                            NULL};
-    result = command_run(words);
-    cr_assert_eq(result.status, 0, "%s", result.err);
-    command_drop(&result);
+    tool_result = command_run(words);
+    cr_assert_eq(tool_result.status, 0, "%s", tool_result.err);
+    command_drop(&tool_result);
     return path;
 }
 
 Test(run, moves_and_verifies_a_plan_file)
 {
     RUN(SMALL);
-    succeeds("moved 4.6 kB in 2 parameters, 3 to 2 ranks, 1 window, 1 refit: 4.6 kB verified, 0 wrong; ");
+    tool_succeeds("moved 4.6 kB in 2 parameters, 3 to 2 ranks, 1 window, 1 refit: 4.6 kB verified, 0 wrong; ");
 }
 
 Test(run, reports_in_json)
 {
     RUN(SMALL, "--repeat", "3", "--json");
-    cr_assert_eq(result.status, 0, "%s", result.err);
-    json_t *report = json_loads(result.out, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert_eq(tool_result.status, 0, "%s", tool_result.err);
+    json_t *report = json_loads(tool_result.out, JSON_REJECT_DUPLICATES, NULL);
     cr_assert_not_null(report);
     cr_assert(json_is_true(json_object_get(report, "ok")));
     cr_assert_eq(json_integer_value(json_object_get(report, "world")), 4);
@@ -111,18 +54,18 @@ Test(run, reports_in_json)
     cr_assert_eq(json_integer_value(json_object_get(report, "verified_bytes")), 13824);
     cr_assert_eq(json_array_size(json_object_get(report, "seconds")), 3);
     cr_assert_eq(json_array_size(json_object_get(report, "ranks")), 4);
-    cr_assert_eq(command_lines(result.err), 3, "a line per refit: %s", result.err);
+    cr_assert_eq(command_lines(tool_result.err), 3, "a line per refit: %s", tool_result.err);
     json_decref(report);
-    command_drop(&result);
+    command_drop(&tool_result);
 }
 
 Test(run, verifies_the_first_and_the_last_refit_when_only_the_ends_are_asked_for)
 {
     RUN(SMALL, "--repeat", "5", "--verify", "ends");
-    cr_assert_eq(result.status, 0, "%s", result.err);
-    cr_assert_not_null(strstr(result.out, "5 refits: 9.2 kB verified, 0 wrong"), "%s", result.out);
-    cr_assert_eq(command_lines(result.err), 5, "a line per refit: %s", result.err);
-    command_drop(&result);
+    cr_assert_eq(tool_result.status, 0, "%s", tool_result.err);
+    cr_assert_not_null(strstr(tool_result.out, "5 refits: 9.2 kB verified, 0 wrong"), "%s", tool_result.out);
+    cr_assert_eq(command_lines(tool_result.err), 5, "a line per refit: %s", tool_result.err);
+    command_drop(&tool_result);
 }
 
 Test(run, moves_with_every_policy_and_landing)
@@ -131,27 +74,27 @@ Test(run, moves_with_every_policy_and_landing)
     const char *plan = make_plan();
     for (size_t i = 0; i < 5; i++) {
         RUN(plan, "--policy", policies[i], "--window-bytes", "4M");
-        succeeds(": 67.3 MB verified, 0 wrong; ");
+        tool_succeeds(": 67.3 MB verified, 0 wrong; ");
     }
     RUN(plan, "--window-bytes", "2M", "--direct-min", "4k", "--slots", "4");
-    succeeds(": 67.3 MB verified, 0 wrong; ");
+    tool_succeeds(": 67.3 MB verified, 0 wrong; ");
     RUN(plan, "--window-bytes", "2M", "--landing", "shadow", "--repeat", "2");
-    succeeds(", 2 refits: 134.7 MB verified, 0 wrong; ");
+    tool_succeeds(", 2 refits: 134.7 MB verified, 0 wrong; ");
     RUN(plan, "--window-bytes", "2M", "--landing", "shadow", "--shadow-bytes", "8M");
-    succeeds(": 67.3 MB verified, 0 wrong; ");
+    tool_succeeds(": 67.3 MB verified, 0 wrong; ");
 }
 
 Test(run, finishes_the_list_that_hangs_on_nccl)
 {
     RUN("--messages", HANG);
-    succeeds(" in 134 parameters, 3 to 2 ranks, ");
+    tool_succeeds(" in 134 parameters, 3 to 2 ranks, ");
 }
 
 Test(run, traces_all_ranks_in_one_file)
 {
-    const char *trace = in_folder("trace.json"), *picture = in_folder("trace.html");
+    const char *trace = tool_in_folder("trace.json"), *picture = tool_in_folder("trace.html");
     RUN(SMALL, "--trace", trace, "--timeline", picture);
-    succeeds(" verified, 0 wrong; ");
+    tool_succeeds(" verified, 0 wrong; ");
     json_t *root = json_load_file(trace, JSON_REJECT_DUPLICATES, NULL);
     size_t index, groups = 0, packs = 0, unpacks = 0, gates = 0;
     json_t *event;
@@ -205,9 +148,9 @@ static void await_gone(const pid_t *pids, size_t count)
 static int count_entries(const char *path)
 {
     const char *words[] = {"/bin/ls", "-A", path, NULL};
-    result = command_run(words);
-    int lines = result.out_bytes == 0 ? 0 : command_lines(result.out);
-    command_drop(&result);
+    tool_result = command_run(words);
+    int lines = tool_result.out_bytes == 0 ? 0 : command_lines(tool_result.out);
+    command_drop(&tool_result);
     return lines;
 }
 
@@ -215,11 +158,11 @@ static void interrupt(int signal_number)
 {
     char line[1024];
     pid_t children[8];
-    const char *words[] = {SLUICE, "run", SMALL, "--repeat", "100000", NULL};
-    const char *private_folder = in_folder("runtime");
+    const char *words[] = {TOOL_PATH, "run", SMALL, "--repeat", "100000", NULL};
+    const char *private_folder = tool_in_folder("runtime");
     const char *mkdir_words[] = {"/bin/mkdir", "-m", "700", "-p", private_folder, NULL};
-    result = command_run(mkdir_words);
-    command_drop(&result);
+    tool_result = command_run(mkdir_words);
+    command_drop(&tool_result);
     cr_assert_eq(setenv("XDG_RUNTIME_DIR", private_folder, 1), 0);
     struct running running = running_begin(words);
     running_await(&running, "refit 3 of 100000", line, sizeof line);
@@ -247,7 +190,7 @@ Test(run, names_a_rank_that_was_killed, .timeout = 60)
 {
     char line[1024], want[128];
     pid_t children[8];
-    const char *words[] = {SLUICE, "run", SMALL, "--repeat", "100000", NULL};
+    const char *words[] = {TOOL_PATH, "run", SMALL, "--repeat", "100000", NULL};
     struct running running = running_begin(words);
     running_await(&running, "refit 3 of 100000", line, sizeof line);
     cr_assert_eq(running_children(&running, children, 8), 4);
@@ -264,7 +207,7 @@ Test(run, ranks_end_with_a_parent_that_was_killed, .timeout = 60)
 {
     char line[1024];
     pid_t children[8];
-    const char *words[] = {SLUICE, "run", SMALL, "--repeat", "100000", NULL};
+    const char *words[] = {TOOL_PATH, "run", SMALL, "--repeat", "100000", NULL};
     struct running running = running_begin(words);
     running_await(&running, "refit 1 of 100000", line, sizeof line);
     cr_assert_eq(running_children(&running, children, 8), 4);
@@ -280,66 +223,66 @@ Test(run, ranks_end_with_a_parent_that_was_killed, .timeout = 60)
 Test(run, refuses_bad_command_lines)
 {
     RUN("--repeat", "0", SMALL);
-    fails(2, "--repeat: '0' is not an integer from 1 to 100000");
+    tool_fails(2, "--repeat: '0' is not an integer from 1 to 100000");
     RUN("--slots", "9", SMALL);
-    fails(2, "--slots: '9'");
+    tool_fails(2, "--slots: '9'");
     RUN("--landing", "moon", SMALL);
-    fails(2, "--landing: 'moon' is not one of in_place, shadow");
+    tool_fails(2, "--landing: 'moon' is not one of in_place, shadow");
     RUN("--policy", "fifo", SMALL);
-    fails(2, "--policy: 'fifo'");
+    tool_fails(2, "--policy: 'fifo'");
     RUN("--timeout", "5", SMALL);
-    fails(2, "--timeout: '5' is not a duration");
+    tool_fails(2, "--timeout: '5' is not a duration");
     RUN("--pace", "fast", SMALL);
-    fails(2, "--pace: 'fast' is not a size");
+    tool_fails(2, "--pace: 'fast' is not a size");
     RUN("--shadow-bytes", "1M", SMALL);
-    fails(2, "--shadow-bytes is for --landing shadow");
+    tool_fails(2, "--shadow-bytes is for --landing shadow");
     RUN("--from", "tp=2", SMALL);
-    fails(2, "--from is for --checkpoint");
+    tool_fails(2, "--from is for --checkpoint");
     RUN("--messages", HANG, SMALL);
-    fails(2, "beside --messages");
+    tool_fails(2, "beside --messages");
     RUN("--json");
-    fails(2, "PLAN, --messages or --checkpoint is missing");
+    tool_fails(2, "PLAN, --messages or --checkpoint is missing");
     RUN("--backend", "nope", SMALL);
-    fails(2, "no backend is called \"nope\"");
+    tool_fails(2, "no backend is called \"nope\"");
 }
 
 Test(run, refuses_bad_input)
 {
-    const char *bad = in_folder("bad.json");
-    RUN(in_folder("none.plan"));
-    fails(2, "none.plan");
-    write_file(bad, "{\"world\":2,\"messages\":[[0,2,8]]}");
+    const char *bad = tool_in_folder("bad.json");
+    RUN(tool_in_folder("none.plan"));
+    tool_fails(2, "none.plan");
+    tool_write_text(bad, "{\"world\":2,\"messages\":[[0,2,8]]}");
     RUN("--messages", bad);
-    fails(2, "bad.json");
+    tool_fails(2, "bad.json");
     RUN(SMALL, "--trace", "/nonexistent/trace.json");
-    fails(2, "/nonexistent/trace.json");
+    tool_fails(2, "/nonexistent/trace.json");
     RUN(SMALL, "--window-bytes", "1");
-    fails(2, "window_bytes 1 is too small");
+    tool_fails(2, "window_bytes 1 is too small");
 }
 
 Test(run, refuses_sizes_that_differ_between_the_ends_of_a_task)
 {
-    const char *bad = in_folder("sizes.json");
-    write_file(bad, "{\"format\":\"sluice-plan\",\"version\":1,\"world\":2,"
-                    "\"params\":[{\"id\":0,\"name\":\"w\",\"dtype\":\"u8\",\"bytes\":64}],"
-                    "\"tasks\":[{\"id\":7,\"param\":0,\"from\":{\"rank\":0,\"offset\":0,\"bytes\":8},"
-                    "\"to\":{\"rank\":1,\"offset\":0,\"bytes\":16}}]}");
+    const char *bad = tool_in_folder("sizes.json");
+    tool_write_text(bad, "{\"format\":\"sluice-plan\",\"version\":1,\"world\":2,"
+                         "\"params\":[{\"id\":0,\"name\":\"w\",\"dtype\":\"u8\",\"bytes\":64}],"
+                         "\"tasks\":[{\"id\":7,\"param\":0,\"from\":{\"rank\":0,\"offset\":0,\"bytes\":8},"
+                         "\"to\":{\"rank\":1,\"offset\":0,\"bytes\":16}}]}");
     RUN(bad);
-    fails(2, "task 7");
+    tool_fails(2, "task 7");
 }
 
 Test(run, names_a_refit_that_takes_too_long)
 {
     RUN(SMALL, "--timeout", "1us");
-    fails(1, "rank ");
+    tool_fails(1, "rank ");
 }
 
 Test(run, needs_less_memory_than_the_machine_has)
 {
-    const char *huge = in_folder("huge.json");
-    write_file(huge, "{\"world\":2,\"messages\":[[0,1,1152921504606846976]]}");
+    const char *huge = tool_in_folder("huge.json");
+    tool_write_text(huge, "{\"world\":2,\"messages\":[[0,1,1152921504606846976]]}");
     RUN("--messages", huge);
-    fails(2, "make a smaller plan");
+    tool_fails(2, "make a smaller plan");
 }
 
 /* --- launcher variables --- */
@@ -353,27 +296,27 @@ Test(run, names_launcher_variables_that_are_wrong)
 {
     set("RANK", "0");
     RUN(SMALL);
-    fails(2, "RANK is 0 but WORLD_SIZE is not set");
+    tool_fails(2, "RANK is 0 but WORLD_SIZE is not set");
     set("WORLD_SIZE", "4");
     RUN(SMALL);
-    fails(2, "MASTER_ADDR is not set");
+    tool_fails(2, "MASTER_ADDR is not set");
     set("MASTER_ADDR", "127.0.0.1");
     RUN(SMALL);
-    fails(2, "neither SLUICE_PORT nor MASTER_PORT is set");
+    tool_fails(2, "neither SLUICE_PORT nor MASTER_PORT is set");
     static const char *const ports[] = {"", "0", "70000", "abc"};
     for (size_t i = 0; i < 4; i++) {
         set("MASTER_PORT", ports[i]);
         RUN(SMALL);
-        fails(2, "MASTER_PORT is ");
+        tool_fails(2, "MASTER_PORT is ");
     }
     set("RANK", "5");
     set("MASTER_PORT", "29500");
     RUN(SMALL);
-    fails(2, "RANK is 5 but WORLD_SIZE is 4");
+    tool_fails(2, "RANK is 5 but WORLD_SIZE is 4");
     set("RANK", "0");
     set("WORLD_SIZE", "2");
     RUN(SMALL);
-    fails(2, "torchrun started 2 ranks but the plan is for 4");
+    tool_fails(2, "torchrun started 2 ranks but the plan is for 4");
 }
 
 Test(run, names_an_address_that_is_not_local)
@@ -384,19 +327,19 @@ Test(run, names_an_address_that_is_not_local)
     set("MASTER_PORT", "29500");
     set("SLUICE_BOOTSTRAP_TIMEOUT", "20s");
     RUN(SMALL);
-    cr_assert_neq(result.status, 0);
-    cr_assert_eq(command_lines(result.err), 1, "%s", result.err);
-    cr_assert_not_null(strstr(result.err, "192.0.2.1"), "%s", result.err);
-    command_drop(&result);
+    cr_assert_neq(tool_result.status, 0);
+    cr_assert_eq(command_lines(tool_result.err), 1, "%s", tool_result.err);
+    cr_assert_not_null(strstr(tool_result.err, "192.0.2.1"), "%s", tool_result.err);
+    command_drop(&tool_result);
 }
 
 Test(run, names_settings_that_are_wrong)
 {
     set("SLUICE_SLOTS", "9");
     RUN(SMALL);
-    fails(2, "SLUICE_SLOTS");
+    tool_fails(2, "SLUICE_SLOTS");
     cr_assert_eq(unsetenv("SLUICE_SLOTS"), 0);
     set("SLUICE_SLOT", "3");
     RUN(SMALL);
-    fails(2, "SLUICE_SLOT: no such setting");
+    tool_fails(2, "SLUICE_SLOT: no such setting");
 }

@@ -5,76 +5,61 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/command.h"
 #include "support/plan_maker.h"
+#include "support/tool.h"
 
-#define SLUICE SLUICE_TEST_BIN "/sluice"
-#define SMALL  SLUICE_TEST_DATA "/small-plan.json"
-
-static struct command_result result;
+#define SMALL SLUICE_TEST_DATA "/small-plan.json"
 
 static void run(const char *one, const char *two, const char *three)
 {
-    const char *arguments[] = {SLUICE, one, two, three, NULL};
-    result = command_run(arguments);
-}
-
-/* One line on stderr that begins "sluice: " and has `part` in it; nothing on stdout. */
-static void fails(int status, const char *part)
-{
-    cr_assert_eq(result.status, status, "status %d: %s", result.status, result.err);
-    cr_assert_eq(command_lines(result.err), 1, "%s", result.err);
-    cr_assert_eq(strncmp(result.err, "sluice: ", 8), 0);
-    cr_assert_not_null(strstr(result.err, part), "%s", result.err);
-    cr_assert_eq(result.out_bytes, 0);
-    command_drop(&result);
+    tool_run(one, two, three);
 }
 
 Test(tool, says_its_version_and_commands)
 {
     run("--version", NULL, NULL);
-    cr_assert_eq(result.status, 0);
-    cr_assert_eq(strncmp(result.out, "sluice ", 7), 0);
-    cr_assert_eq(result.err_bytes, 0);
-    command_drop(&result);
+    cr_assert_eq(tool_result.status, 0);
+    cr_assert_eq(strncmp(tool_result.out, "sluice ", 7), 0);
+    cr_assert_eq(tool_result.err_bytes, 0);
+    command_drop(&tool_result);
     run("--help", NULL, NULL);
-    cr_assert_eq(result.status, 0);
-    cr_assert_not_null(strstr(result.out, "\n  show "));
-    command_drop(&result);
+    cr_assert_eq(tool_result.status, 0);
+    cr_assert_not_null(strstr(tool_result.out, "\n  show "));
+    command_drop(&tool_result);
 }
 
 Test(tool, refuses_bad_command_lines)
 {
     run(NULL, NULL, NULL);
-    fails(2, "no command given");
+    tool_fails(2, "no command given");
     run("fetch", NULL, NULL);
-    fails(2, "unknown command 'fetch'");
+    tool_fails(2, "unknown command 'fetch'");
     run("show", NULL, NULL);
-    fails(2, "show: PLAN is missing");
+    tool_fails(2, "show: PLAN is missing");
     run("show", "--jsn", SMALL);
-    fails(2, "unknown option '--jsn'");
+    tool_fails(2, "unknown option '--jsn'");
     run("show", "-q", SMALL);
-    fails(2, "unknown option '-q'");
+    tool_fails(2, "unknown option '-q'");
     run("show", "--json=1", SMALL);
-    fails(2, "--json takes no value");
+    tool_fails(2, "--json takes no value");
     run("show", SMALL, "more");
-    fails(2, "unexpected argument 'more'");
+    tool_fails(2, "unexpected argument 'more'");
 }
 
 Test(show, helps)
 {
     run("show", "--help", NULL);
-    cr_assert_eq(result.status, 0);
-    cr_assert_not_null(strstr(result.out, "--json"));
-    command_drop(&result);
+    cr_assert_eq(tool_result.status, 0);
+    cr_assert_not_null(strstr(tool_result.out, "--json"));
+    command_drop(&tool_result);
 }
 
 Test(show, prints_a_table)
 {
     run("show", SMALL, NULL);
-    cr_assert_eq(result.status, 0);
-    cr_assert_not_null(strstr(result.out, "7 tasks of 2 parameters between 4 ranks"));
-    command_drop(&result);
+    cr_assert_eq(tool_result.status, 0);
+    cr_assert_not_null(strstr(tool_result.out, "7 tasks of 2 parameters between 4 ranks"));
+    command_drop(&tool_result);
 }
 
 static json_int_t number(const json_t *object, const char *key)
@@ -87,8 +72,8 @@ static json_int_t number(const json_t *object, const char *key)
 Test(show, prints_json)
 {
     run("show", SMALL, "--json");
-    cr_assert_eq(result.status, 0);
-    json_t *root = json_loads(result.out, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert_eq(tool_result.status, 0);
+    json_t *root = json_loads(tool_result.out, JSON_REJECT_DUPLICATES, NULL);
     cr_assert_not_null(root);
     cr_assert_eq(number(root, "world"), 4);
     cr_assert_eq(number(root, "tasks"), 7);
@@ -109,17 +94,17 @@ Test(show, prints_json)
     cr_assert_eq(number(last, "send_peers"), 0);
     cr_assert_eq(number(last, "recv_peers"), 2);
     json_decref(root);
-    command_drop(&result);
+    command_drop(&tool_result);
 }
 
 Test(show, names_the_input_that_it_cannot_read)
 {
     run("show", "/nonexistent/x.plan", NULL);
-    fails(2, "/nonexistent/x.plan");
+    tool_fails(2, "/nonexistent/x.plan");
     run("show", "/tmp", NULL);
-    fails(2, "/tmp");
-    run("show", SLUICE, NULL);
-    fails(2, "line 1, column 1");
+    tool_fails(2, "/tmp");
+    run("show", TOOL_PATH, NULL);
+    tool_fails(2, "line 1, column 1");
 }
 
 /* --- hostile files --- */
@@ -155,8 +140,8 @@ Test(show_file, a_refused_plan_is_named_with_its_task)
         "\"params\":[{\"id\":0,\"name\":\"w\",\"dtype\":\"u8\",\"bytes\":64}],\"tasks\":["
         "{\"id\":7,\"param\":0,\"from\":{\"rank\":1057455228,\"bytes\":8},\"to\":{\"rank\":1,\"bytes\":8}}]}";
     show_bytes(text, sizeof(text) - 1);
-    cr_assert_not_null(strstr(result.err, file));
-    fails(2, "task 7: its source rank 1057455228 is outside the world of 4");
+    cr_assert_not_null(strstr(tool_result.err, file));
+    tool_fails(2, "task 7: its source rank 1057455228 is outside the world of 4");
 }
 
 Test(show_file, deep_nesting_is_refused)
@@ -164,7 +149,7 @@ Test(show_file, deep_nesting_is_refused)
     char *deep = malloc(100000);
     memset(deep, '[', 100000);
     show_bytes(deep, 100000);
-    fails(2, "nesting too deep");
+    tool_fails(2, "nesting too deep");
     free(deep);
 }
 
@@ -184,9 +169,10 @@ Test(show_file, damaged_files_never_crash_it)
         if (round % 3 == 0)
             bytes = sl_random_below(&random, bytes);
         show_bytes(data, bytes);
-        cr_assert(result.status == 0 || result.status == 2, "status %d: %s", result.status, result.err);
-        cr_assert_eq(command_lines(result.err), result.status == 0 ? 0 : 1);
-        command_drop(&result);
+        cr_assert(tool_result.status == 0 || tool_result.status == 2, "status %d: %s", tool_result.status,
+                  tool_result.err);
+        cr_assert_eq(command_lines(tool_result.err), tool_result.status == 0 ? 0 : 1);
+        command_drop(&tool_result);
         free(data);
     }
     sl_plan_drop(&plan);
