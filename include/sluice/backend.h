@@ -248,7 +248,8 @@ struct sluice_backend_ops {
     sluice_status (*arm)(struct sluice_device *device);
     /*
      * Every accepted group operation of the communicator ends, with ABORTED if not done; so does its opening. After an
-     * abort, or after a group operation that failed, later ones end with ABORTED. Any thread. Idempotent.
+     * abort, or after a group operation that failed, later ones end with ABORTED. An operation of which the device or
+     * the transport does not let go never ends: its memory stays in use. Any thread. Idempotent.
      */
     sluice_status (*abort)(struct sluice_group *group);
 

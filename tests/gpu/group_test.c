@@ -1,9 +1,12 @@
 /*
- * A communicator of one rank on one device, through the backend table: who may have the device.
+ * A communicator of one rank on one device, through the backend table: who may have the device, and what an abort that
+ * comes back too late leaves behind.
  */
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "gpu/work.h"
+#include "runtime/backend/cuda/device.h"
 #include "runtime/backend/registry.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
@@ -85,4 +88,35 @@ Test(group, a_second_communicator_of_the_process_waits_until_the_device_is_free)
     ops->group_close(other);
     ops->close(second);
     ops->close(first);
+}
+
+/* The device is busy for twice the deadline of the abort. */
+Test(group, an_operation_is_not_reported_while_the_device_has_it_though_the_abort_is_late)
+{
+    struct sluice_device *device = open_device();
+    struct sluice_queue *queue = NULL;
+    struct sluice_group *group = NULL;
+    struct sluice_completion completion;
+    uint32_t count = 0;
+    must(ops->queue_open(device, &queue), "queue_open");
+    must(open_group(device, &group), "group_open");
+    wait_open(device);
+    work_delay(queue->stream, 2000);
+    const struct sluice_op fence = {.kind = SLUICE_OP_FENCE, .cookie = 2, .notify = 1};
+    must(ops->submit(queue, &fence), "submit");
+    must(ops->abort(group), "abort");
+    uint64_t deadline = now(NULL) + 60 * SLUICE_SECOND;
+    while (group->state != SL_CUDA_GROUP_DEAD && count == 0 && now(NULL) < deadline)
+        must(ops->poll(device, &completion, 1, &count), "poll");
+    cr_expect_eq(count, 0, "the delay still runs");
+    cr_expect(group->kept_aside);
+    while (count == 0 && now(NULL) < deadline)
+        must(ops->poll(device, &completion, 1, &count), "poll");
+    cr_expect_eq(count, 1);
+    cr_expect_eq(completion.cookie, 2);
+    cr_expect_eq(completion.status, SLUICE_POISONED);
+    cr_expect_eq(cudaStreamQuery(queue->stream), cudaSuccess, "it ended before it was reported");
+    ops->queue_close(queue);
+    ops->group_close(group);
+    ops->close(device);
 }

@@ -3,13 +3,14 @@
  *
  * Invariants: from the moment the thread runs nobody else touches the communicator; if it has not come
  * back by the deadline, the communicator and its memory are kept aside and never freed; buffers are free
- * only when the abort has returned and the streams are idle.
+ * only when the abort has returned and the streams are idle: no operation that was aborted is reported before; who
+ * gives the thread up takes the wake-up away from it.
  */
 #include "runtime/backend/cuda/device.h"
 
 #include <signal.h>
 
-enum closing { CLOSE_RUNNING = 0, CLOSE_RETURNED = 1 };
+enum closing { CLOSE_RUNNING = 0, CLOSE_RETURNED = 1, CLOSE_GIVEN_UP = 2 };
 
 struct takeover {
     ncclComm_t comm;
@@ -28,8 +29,8 @@ static void *take_over(void *argument)
         (void)ncclCommDestroy(job->comm);
     else
         (void)ncclCommAbort(job->comm);
-    atomic_store(job->done, CLOSE_RETURNED);
-    job->wake(job->wake_context);
+    if (atomic_exchange(job->done, CLOSE_RETURNED) == CLOSE_RUNNING)
+        job->wake(job->wake_context);
     return NULL;
 }
 
@@ -117,7 +118,12 @@ sluice_status sl_cuda_abort(struct sluice_group *group)
     return SLUICE_OK;
 }
 
-/* Waits for the helper thread, at most the abort deadline. */
+_Bool sl_cuda_group_let_go(const struct sluice_group *group)
+{
+    return atomic_load(&group->abort_done) == CLOSE_RETURNED;
+}
+
+/* Waits for the helper thread, at most the abort deadline; false: it is given up and will wake nobody. */
 static _Bool wait_for_thread(struct sluice_group *group)
 {
     if (!group->abort_started)
@@ -125,7 +131,11 @@ static _Bool wait_for_thread(struct sluice_group *group)
     const struct sluice_backend_config *config = &group->device->config;
     uint64_t until = config->now(config->clock) + config->abort_timeout_ns;
     struct timespec time = {(time_t)(until / SLUICE_SECOND), (long)(until % SLUICE_SECOND)};
-    return pthread_clockjoin_np(group->abort_thread, NULL, CLOCK_MONOTONIC, &time) == 0;
+    if (pthread_clockjoin_np(group->abort_thread, NULL, CLOCK_MONOTONIC, &time) == 0)
+        return 1;
+    if (atomic_exchange(&group->abort_done, CLOSE_GIVEN_UP) == CLOSE_RUNNING)
+        return 0;
+    return pthread_join(group->abort_thread, NULL) == 0; /* it has come back meanwhile */
 }
 
 void sl_cuda_group_close(struct sluice_group *group)

@@ -166,8 +166,9 @@ static void close_device(struct sluice_device *device)
     if (device == NULL)
         return;
     struct sl_mem *mem = device->mem;
-    if (sl_cuda_enter(device, &scope) == SLUICE_OK) {
-        sl_cuda_staging_close(device);
+    sluice_status entered = sl_cuda_enter(device, &scope);
+    sl_cuda_staging_close(device); /* its threads end even where the device cannot be entered any more */
+    if (entered == SLUICE_OK) {
         for (uint32_t m = 0; m < SL_CUDA_MARKERS_MAX; m++)
             if (device->markers[m].event != NULL)
                 (void)cudaEventDestroy(device->markers[m].event);

@@ -278,6 +278,8 @@ _Bool sl_cuda_group_opened(struct sluice_group *group, struct sluice_completion 
 
 /* abort.c */
 sluice_status sl_cuda_abort(struct sluice_group *group);
+/* The abort has come back: nothing of NCCL's touches buffers of the communicator any more. */
+_Bool sl_cuda_group_let_go(const struct sluice_group *group);
 void sl_cuda_group_advance_abort(struct sluice_group *group);
 
 #endif

@@ -2,7 +2,8 @@
  * Completions: events are queried in the order of each queue; ready, not ready and error are three answers.
  *
  * Invariants: every accepted operation leaves its ring once; one with `notify` leaves a completion behind;
- * after an abort nothing is reported before the communicator has let go, unless the deadline has passed.
+ * what was aborted is reported when the communicator has let go of it and the device has passed it, not before, and
+ * so never where that never comes: whoever gave the buffers takes them back with the report.
  */
 #include "runtime/backend/cuda/device.h"
 
@@ -34,21 +35,22 @@ static void fill(struct sluice_queue *queue, const struct sl_cuda_op *slot, cons
 static sluice_status judge(struct sluice_queue *queue, const struct sl_cuda_op *slot, const struct sluice_error **ret)
 {
     struct sluice_device *device = queue->device;
-    const struct sluice_group *group = device->group;
     *ret = NULL;
     if (device->sticky.status == SLUICE_OK && slot->state == SL_CUDA_ISSUED) {
         cudaError_t result = cudaEventQuery(slot->done);
-        if (result == cudaErrorNotReady && !(group != NULL && group->state == SL_CUDA_GROUP_DEAD && group->kept_aside))
+        if (result == cudaErrorNotReady)
             return SLUICE_AGAIN;
-        if (result != cudaSuccess && result != cudaErrorNotReady)
+        if (result != cudaSuccess)
             sl_cuda_lose(device, result, "waiting for an operation");
     }
+    if (device->sticky.status == SLUICE_OK && slot->aborted && !sl_cuda_group_let_go(device->group))
+        return SLUICE_AGAIN;
     if (device->sticky.status != SLUICE_OK)
         *ret = &device->sticky;
     else if (slot->state == SL_CUDA_FAILED)
         *ret = &queue->error;
     else if (slot->aborted)
-        *ret = &group->error;
+        *ret = &device->group->error;
     return SLUICE_OK;
 }
 

@@ -46,7 +46,7 @@ sluice_status sl_cuda_upload(struct sluice_device *device, const void *from, siz
 /* The device reaches all of it, under an address that may differ by *ret_shift. */
 static sluice_status look(uint64_t first, uint64_t last, _Bool *ret_reached, uint64_t *ret_shift)
 {
-    struct cudaPointerAttributes attributes, end;
+    struct cudaPointerAttributes attributes = {.type = cudaMemoryTypeUnregistered}, end = attributes;
     const void *address = (const void *)(uintptr_t)first;
     *ret_shift = 0;
     sluice_status status = sl_cuda_status(cudaPointerGetAttributes(&attributes, address), "looking up memory");

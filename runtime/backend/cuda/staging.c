@@ -65,11 +65,7 @@ static sluice_status passed(void *context, uint32_t slot)
 static void ended(void *context, struct sl_stage_op *op, _Bool lost)
 {
     const struct sl_cuda_staging *staging = context;
-    const struct sluice_device *device = staging->device;
-    const struct sluice_error *error = NULL;
-    if (lost)
-        error = device->sticky.status != SLUICE_OK ? &device->sticky : &device->group->error;
-    sl_cuda_issued(op->owner, error);
+    sl_cuda_issued(op->owner, lost ? &staging->device->sticky : NULL);
 }
 
 /* --- open and close --- */
@@ -178,14 +174,6 @@ void sl_cuda_staging_begin(struct sluice_queue *queue)
     sl_stage_begin(queue->device->staging->stage, &queue->stage);
 }
 
-/* Nothing that is in a stream will ever end: the context is gone, or a group that does not let go lies before it. */
-static _Bool is_lost(const struct sluice_device *device)
-{
-    const struct sluice_group *group = device->group;
-    return device->sticky.status != SLUICE_OK ||
-           (group != NULL && group->state == SL_CUDA_GROUP_DEAD && group->kept_aside);
-}
-
 static _Bool end_digests(const struct sluice_device *device)
 {
     _Bool moved = 0;
@@ -202,7 +190,7 @@ static _Bool end_digests(const struct sluice_device *device)
 
 _Bool sl_cuda_staging_advance(struct sluice_device *device)
 {
-    if (is_lost(device))
+    if (device->sticky.status != SLUICE_OK)
         sl_stage_lose(device->staging->stage);
     _Bool moved = sl_stage_advance(device->staging->stage);
     moved |= end_digests(device);
