@@ -173,12 +173,19 @@ sluice_status sl_out_open(const char *path, struct sl_out *ret)
     return status;
 }
 
+/* Why an earlier write failed: the stream has forgotten, but the next one fails alike. */
+static int reason_again(FILE *file)
+{
+    clearerr(file);
+    return putc(0, file) == EOF || fflush(file) != 0 ? errno : EIO;
+}
+
 /* 0, or -1 with errno. */
 static int finish_content(struct sl_out *out)
 {
     int failed = fflush(out->file) != 0 ? errno : 0;
-    if (!failed && ferror(out->file)) /* an earlier write failed and its errno is gone */
-        failed = EIO;
+    if (!failed && ferror(out->file))
+        failed = reason_again(out->file);
     if (!failed && (out->unnamed || out->temporary) && fsync(fileno(out->file)) != 0)
         failed = errno;
     if (!failed && out->unnamed && create_temporary(out->path, fileno(out->file), 0, &out->temporary) < 0)
@@ -216,6 +223,19 @@ sluice_status sl_out_commit(struct sl_out *out)
     sluice_status status = io_error("write", out->path);
     sl_out_drop(out);
     return status;
+}
+
+sluice_status sl_out_end(struct sl_out *out, sluice_status written)
+{
+    if (written == SLUICE_OK)
+        return sl_out_commit(out);
+    if (written == SLUICE_IO) {
+        if (finish_content(out) == 0)
+            errno = EIO;
+        SL_IGNORE(io_error("write", out->path));
+    }
+    sl_out_drop(out);
+    return written;
 }
 
 void sl_out_drop(struct sl_out *out)

@@ -23,6 +23,11 @@ struct sl_out {
 sluice_status sl_out_open(const char *path, struct sl_out *ret);
 /* Flushes, syncs, renames; IO (a full disk too) removes the temporary file. */
 sluice_status sl_out_commit(struct sl_out *out);
+/*
+ * The end of what a writer gave `written` for: OK is committed; IO, which a writer knows nothing about but that it
+ * happened, becomes an error with path and reason; after anything else nothing is left. Returns the status.
+ */
+sluice_status sl_out_end(struct sl_out *out, sluice_status written);
 /* Removes the temporary file. */
 void sl_out_drop(struct sl_out *out);
 

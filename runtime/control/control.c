@@ -8,16 +8,18 @@
  */
 #include "runtime/control/control.h"
 
+#include <errno.h>
 #include <event2/thread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/control/control_state.h"
 
-enum { RUNS_MAX_DEFAULT = 256, SPARE_DESCRIPTORS = 64 };
+enum { RUNS_MAX_DEFAULT = 256, SPARE_DESCRIPTORS = 64, LOOP_DESCRIPTORS = 8 };
 
 enum mail_kind { MAIL_ROUND, MAIL_TELL };
 
@@ -186,9 +188,26 @@ static void enable_threads(void)
     SL_IGNORE(evthread_use_pthreads());
 }
 
+/* libevent ends the process when there is none for its own pipes: so we look first. */
+static sluice_status descriptors_for_loop(void)
+{
+    int fds[LOOP_DESCRIPTORS];
+    int count = 0;
+    while (count < LOOP_DESCRIPTORS && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        count++;
+    sluice_status status = SLUICE_OK;
+    if (count < LOOP_DESCRIPTORS)
+        status = sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, "control", "cannot open an event loop");
+    while (count > 0)
+        SL_IGNORE(close(fds[--count]));
+    return status;
+}
+
 static sluice_status open_loop(struct sl_control *control)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (descriptors_for_loop() != SLUICE_OK)
+        return SLUICE_SYSTEM;
     SL_IGNORE(pthread_once(&once, enable_threads));
     struct event_config *config = event_config_new();
     if (config != NULL && event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER) == 0)
@@ -196,7 +215,7 @@ static sluice_status open_loop(struct sl_control *control)
     if (config != NULL)
         event_config_free(config);
     if (control->base == NULL)
-        return sl_fail(SLUICE_SYSTEM, "control", "cannot open an event loop: no descriptors left?");
+        return sl_fail(SLUICE_SYSTEM, "control", "cannot open an event loop");
     sluice_status status = sl_mailbox_open(&control->mailbox);
     if (status == SLUICE_OK)
         status = sl_wires_open(&control->wires, control->base, control->mem);

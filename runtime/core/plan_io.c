@@ -39,8 +39,5 @@ sluice_status sl_plan_store(const struct sl_plan *plan, const char *path)
     if (status != SLUICE_OK)
         return status;
     status = ends_with(path, ".json") ? sl_plan_write_json(plan, out.file) : sl_plan_write_binary(plan, out.file);
-    if (status == SLUICE_OK)
-        return sl_out_commit(&out);
-    sl_out_drop(&out);
-    return status;
+    return sl_out_end(&out, status);
 }

@@ -132,10 +132,5 @@ sluice_status sluice_runtime_trace_write(sluice_runtime *runtime, const char *pa
     status = sl_out_open(path, &out);
     if (status != SLUICE_OK)
         return status;
-    status = sl_trace_write(records, count, atomic_load(&runtime->trace.dropped), out.file);
-    if (status != SLUICE_OK) {
-        sl_out_drop(&out);
-        return status;
-    }
-    return sl_out_commit(&out);
+    return sl_out_end(&out, sl_trace_write(records, count, atomic_load(&runtime->trace.dropped), out.file));
 }

@@ -235,19 +235,48 @@ static sluice_status fill_plan(struct simulation *s, struct rank *rank)
     return status;
 }
 
+#define NO_BUFFER UINT64_MAX
+
+static void need(uint64_t *have, uint64_t bytes)
+{
+    if (*have == NO_BUFFER || bytes > *have)
+        *have = bytes;
+}
+
+/* Bytes of this rank's buffers, at 2 * parameter + role: what tasks touch, and what the plan says beside. */
+static void measure(const struct sl_plan *plan, uint32_t rank, uint64_t *ret_bytes)
+{
+    for (size_t i = 0; i < 2 * plan->param_count; i++)
+        ret_bytes[i] = NO_BUFFER;
+    for (size_t t = 0; t < plan->task_count; t++) {
+        const struct sluice_task *task = &plan->tasks[t];
+        if (task->source == rank)
+            need(&ret_bytes[2 * task->param + SLUICE_ROLE_SOURCE], sl_region_end(&task->from));
+        if (task->destination == rank)
+            need(&ret_bytes[2 * task->param + SLUICE_ROLE_DESTINATION], sl_region_end(&task->to));
+    }
+    for (size_t b = 0; b < plan->buffer_count; b++)
+        if (plan->buffers[b].rank == rank)
+            need(&ret_bytes[2 * plan->buffers[b].param + plan->buffers[b].role], plan->buffers[b].bytes);
+}
+
 /* Buffers lie one behind the other where no process has memory: they are never touched. */
 static sluice_status bind_plan(struct simulation *s, struct rank *rank)
 {
     uint64_t address = UINT64_C(1) << 62;
-    sluice_status status = SLUICE_OK;
-    for (size_t b = 0; status == SLUICE_OK && b < s->plan->buffer_count; b++) {
-        const struct sl_buffer *buffer = &s->plan->buffers[b];
-        if (buffer->rank != rank->number)
+    size_t count = 2 * s->plan->param_count;
+    uint64_t *bytes = sl_new_array(s->mem, count, sizeof *bytes, "simulated buffers");
+    sluice_status status = bytes != NULL ? SLUICE_OK : SLUICE_NOMEM;
+    if (status == SLUICE_OK)
+        measure(s->plan, rank->number, bytes);
+    for (size_t i = 0; status == SLUICE_OK && i < count; i++) {
+        if (bytes[i] == NO_BUFFER)
             continue;
-        status = sluice_plan_bind(rank->plan, buffer->param, (enum sluice_role)buffer->role, (void *)(uintptr_t)address,
-                                  buffer->bytes);
-        address += (buffer->bytes + 511) & ~UINT64_C(255);
+        status = sluice_plan_bind(rank->plan, (uint32_t)(i / 2), (enum sluice_role)(i % 2), (void *)(uintptr_t)address,
+                                  bytes[i]);
+        address += (bytes[i] + 511) & ~UINT64_C(255);
     }
+    sl_free(s->mem, bytes);
     return status;
 }
 

@@ -168,7 +168,9 @@ static sluice_status write_header(struct writer *w)
     if (good && end > 0 && fseek(w->file, 0, SEEK_SET) == 0 && put_length(w->file, (uint64_t)end - PREFIX_BYTES) &&
         fseek(w->file, end, SEEK_SET) == 0)
         return SLUICE_OK;
-    return sl_fail(SLUICE_IO, "checkpoint", "cannot write the header: a regular file is needed");
+    if (good)
+        return sl_fail(SLUICE_INVALID, "checkpoint", "the target is no regular file, which the header needs");
+    return sl_fail(SLUICE_IO, "checkpoint", "cannot write the header");
 }
 
 static int make(const char *path)
@@ -177,13 +179,11 @@ static int make(const char *path)
     if (sl_out_open(path, &out) != SLUICE_OK)
         return tool_fail();
     struct writer w = {.file = out.file};
-    if (write_header(&w) != SLUICE_OK) {
-        sl_out_drop(&out);
-        return tool_fail();
-    }
+    sluice_status status = write_header(&w);
     w.header = 0;
-    put_all(&w);
-    if (sl_out_commit(&out) != SLUICE_OK)
+    if (status == SLUICE_OK)
+        put_all(&w); /* the end sees the stream's error */
+    if (sl_out_end(&out, status) != SLUICE_OK)
         return tool_fail();
     char size[32];
     fprintf(stderr, "%s: %" PRIu32 " tensors, %s\n", path, w.number, sl_format_bytes(w.at, size, sizeof size));

@@ -3,9 +3,12 @@
  *
  * Invariant: a command is one line of the table and one file cmd_NAME.c.
  */
+#include <event2/event.h>
 #include <string.h>
 
 #include "tool.h"
+
+extern char **environ;
 
 static const struct tool_command commands[] = {
     {"plan", cmd_plan, "make a plan from a model and two parallel layouts"},
@@ -46,8 +49,17 @@ static const struct tool_command *find(const char *name)
     return NULL;
 }
 
+/* What libevent has to say: the library's errors tell the rest, so its warnings only where SLUICE_LOG asks for more. */
+static void on_libevent(int severity, const char *text)
+{
+    _Bool asked = sl_environment_get((const char *const *)environ, "SLUICE_LOG") != NULL;
+    if (severity == EVENT_LOG_ERR || (severity == EVENT_LOG_WARN && asked))
+        tool_say("libevent: %s", text);
+}
+
 int main(int argc, char **argv)
 {
+    event_set_log_callback(on_libevent);
     if (argc < 2) {
         tool_say("no command given (see 'sluice --help')");
         return TOOL_USAGE;

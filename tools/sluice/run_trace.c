@@ -23,11 +23,7 @@ static sluice_status write_json(const char *path, const struct sl_trace_record *
     sluice_status status = sl_out_open(path, &out);
     if (status != SLUICE_OK)
         return status;
-    status = sl_trace_write(records, count, dropped, out.file);
-    if (status == SLUICE_OK)
-        return sl_out_commit(&out);
-    sl_out_drop(&out);
-    return status;
+    return sl_out_end(&out, sl_trace_write(records, count, dropped, out.file));
 }
 
 static sluice_status write_picture(const struct run_job *job, const char *path, const struct sl_trace_record *records,
