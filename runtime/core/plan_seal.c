@@ -262,9 +262,12 @@ void sl_sealed_orphan(struct sluice_plan *plan)
 {
     pthread_mutex_lock(&plan->lock);
     struct sl_sealed *sealed = plan->sealed;
-    /* Not taken: the runtime is closing and drops its plans itself. */
+    /* The order keeps what it lies in: the seal may fail before it is acted on. */
     if (sealed != NULL)
-        SL_IGNORE(sl_runtime_post(sealed->runtime, &sealed->orphan));
+        sl_sealed_keep(sealed);
+    /* Not taken: the runtime is closing and drops its plans itself. */
+    if (sealed != NULL && !sl_runtime_post(sealed->runtime, &sealed->orphan))
+        sl_sealed_release(sealed);
     pthread_mutex_unlock(&plan->lock);
 }
 

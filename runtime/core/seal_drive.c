@@ -316,8 +316,9 @@ void sl_seal_orphan_order(struct sl_driver *driver, struct sl_order *order)
     struct sl_sealed *sealed = by_orphan(order);
     (void)driver;
     sealed->orphaned = 1;
-    if (sealed->sealing == NULL)
+    if (sealed->sealing == NULL && !sealed->dropped)
         sl_sealed_drop(sealed);
+    sl_sealed_release(sealed);
 }
 
 static void abort_group(struct sl_driver *driver, struct sl_sealing *sealing)

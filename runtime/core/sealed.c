@@ -231,7 +231,8 @@ static void unlink_sealed(struct sl_sealed *sealed)
 void sl_sealed_drop(struct sl_sealed *sealed)
 {
     struct sluice_plan *plan = sealed->plan;
-    SL_ASSERT(sealed->sealing == NULL);
+    SL_ASSERT(sealed->sealing == NULL && !sealed->dropped);
+    sealed->dropped = 1;
     unlink_sealed(sealed);
     pthread_mutex_lock(&plan->lock);
     if (plan->sealed == sealed)

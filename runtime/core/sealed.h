@@ -92,6 +92,7 @@ struct sl_sealed {
     struct sl_order begin;        /* the seal begins */
     struct sl_order orphan;       /* no handle and no transfer of the plan is left */
     _Bool orphaned;               /* that order has come; scheduler thread */
+    _Bool dropped;                /* nothing of it is left on the device; scheduler thread */
     uint32_t number;              /* alike on all ranks */
     uint32_t next_run;            /* under the plan's lock */
     uint64_t last_version;        /* submitted; under the plan's lock */

@@ -20,5 +20,5 @@ uint32_t faults_of_world(uint64_t seed)
 
 uint32_t faults_of_job(uint64_t seed)
 {
-    return draw(seed, 14, JOB_FAULTS);
+    return draw(seed, 15, JOB_FAULTS);
 }

@@ -28,7 +28,8 @@ enum job_fault {
     JOB_NOMEM = 1 << 11,     /* an allocation fails */
     JOB_LOSE = 1 << 12,      /* a rank dies */
     JOB_GATE = 1 << 13,      /* gates stay closed until faults end, with and without a deadline */
-    JOB_FAULTS = (1 << 14) - 1,
+    JOB_DESTROY = 1 << 14,   /* a rank lets go of a plan at any time */
+    JOB_FAULTS = (1 << 15) - 1,
     JOB_HARMLESS = JOB_AGAIN | JOB_DEAF | JOB_SLOW | JOB_PAUSE /* every transfer succeeds all the same */
 };
 

@@ -44,6 +44,16 @@ void job_app_close(struct job_rank *rank)
     sluice_runtime_close(rank->runtime);
 }
 
+void job_app_destroy(struct job_rank *rank, uint32_t p)
+{
+    struct job_plan *plan = &rank->plan[p];
+    sluice_plan_destroy(plan->plan);
+    plan->plan = NULL;
+    plan->failed = 1;
+    rank->woken = 1;
+    job_later(rank->job, SOON, close_now, rank, 0);
+}
+
 /* --- events --- */
 
 static void on_runtime_event(const struct sluice_event *event, void *user)
@@ -56,7 +66,7 @@ static void on_runtime_event(const struct sluice_event *event, void *user)
         return;
     for (uint32_t p = 0; p < job->plans; p++) {
         struct job_plan *plan = &rank->plan[p];
-        if (event->plan != plan->plan)
+        if (plan->plan == NULL || event->plan != plan->plan)
             continue;
         if (plan->sealed || plan->failed)
             job_violated(job, "rank %u: plan %u has a second end of its seal", rank->number, p);
@@ -191,6 +201,10 @@ static void seal_next(void *context, uint64_t argument)
     if (!job_live(rank) || rank->closing || p == job->plans)
         return;
     struct job_plan *plan = &rank->plan[p];
+    if (plan->plan == NULL) { /* destroyed: the rank is about to close */
+        rank->seals++;
+        return;
+    }
     sluice_status status = sluice_plan_seal(plan->plan, rank->runtime, &job->spec[p].seal);
     rank->seals++;
     plan->asked = 1;
@@ -254,7 +268,7 @@ static void submit_next(void *context, uint64_t p)
     struct job_rank *rank = context;
     struct job *job = rank->job;
     struct job_plan *plan = &rank->plan[p];
-    if (!job_live(rank) || rank->closing || plan->submitted == job->spec[p].runs)
+    if (!job_live(rank) || rank->closing || plan->plan == NULL || plan->submitted == job->spec[p].runs)
         return;
     struct job_run *run = &plan->run[plan->submitted];
     *run = (struct job_run){
@@ -328,12 +342,10 @@ static _Bool is_over(const struct job_run *run)
 static _Bool plan_is_over(const struct job_rank *rank, uint32_t p)
 {
     const struct job_plan *plan = &rank->plan[p];
-    if (plan->failed)
-        return 1;
     for (uint32_t i = 0; i < plan->submitted; i++)
         if (!is_over(&plan->run[i]))
             return 0;
-    return plan->sealed && plan->submitted == rank->job->spec[p].runs;
+    return plan->failed || (plan->sealed && plan->submitted == rank->job->spec[p].runs);
 }
 
 _Bool job_app_idle(const struct job *job)

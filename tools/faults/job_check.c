@@ -273,7 +273,7 @@ static void check_released(struct job_run *run)
                 memset(plan->buffer[t][role], GARBAGE, bytes); /* a late read shows where it arrives */
         }
     _Bool open = run->error.status == SLUICE_TORN || run->error.status == SLUICE_UNDECIDED ||
-                 sluice_version(plan->plan) == run->transfer->config.version;
+                 sluice_version(run->transfer->plan) == run->transfer->config.version;
     if (!success(run) && !open && job->spec[run->plan].run[run->number].shadow)
         check_untouched(run);
 }

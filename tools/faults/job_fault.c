@@ -120,6 +120,9 @@ static void strike(void *context, uint64_t fault)
     case JOB_LOSE:
         die(rank);
         break;
+    case JOB_DESTROY:
+        job_app_destroy(rank, (uint32_t)job_below(job, job->plans));
+        break;
     case JOB_GATE: /* the application keeps them closed */
     case JOB_FAULTS:
     case JOB_HARMLESS:
@@ -131,7 +134,7 @@ static void strike(void *context, uint64_t fault)
 static uint32_t count_of(struct job *job, uint32_t fault)
 {
     const uint32_t many = JOB_AGAIN | JOB_PAUSE | JOB_NOMEM;
-    if (fault & (JOB_LOSE | JOB_CLOSE | JOB_STICKY))
+    if (fault & (JOB_LOSE | JOB_CLOSE | JOB_STICKY | JOB_DESTROY))
         return 1;
     return 1 + (uint32_t)job_below(job, fault & many ? 8 : 2);
 }

@@ -170,6 +170,8 @@ void job_app_open(struct job *job);
 /* Nothing is left to do but to close. */
 _Bool job_app_idle(const struct job *job);
 void job_app_close(struct job_rank *rank);
+/* Destroys the handle of a plan, and later closes the runtime, as the others cannot run it without this rank. */
+void job_app_destroy(struct job_rank *rank, uint32_t plan);
 void job_app_drop(struct job_rank *rank);
 void job_open_gates(struct job *job);
 void job_resume_all(struct job *job);

@@ -4,6 +4,7 @@
 
 #include "runtime/core/runtime_object.h"
 #include "support/hand.h"
+#include "support/memory.h"
 
 static uint64_t virtual_now = 1000;
 static uint8_t source[64], destination[64];
@@ -176,4 +177,73 @@ Test(threadless, copies_within_a_rank_keep_the_pace_in_windows_of_the_size_that_
     sluice_runtime_close(runtime);
     sl_runtime_step(runtime, begin + SLUICE_SECOND);
     sluice_runtime_destroy(runtime);
+}
+
+/* --- a world of two whose other rank is this test --- */
+
+static struct {
+    uint32_t kind;
+    uint64_t id;
+} given_round;
+
+static sluice_status note_nothing(void *context, const struct sl_note *note)
+{
+    (void)context;
+    (void)note;
+    return SLUICE_OK;
+}
+
+static sluice_status keep_round(void *context, uint32_t kind, uint64_t id, const void *data, size_t bytes,
+                                uint64_t timeout_ns)
+{
+    (void)context;
+    (void)data;
+    (void)bytes;
+    (void)timeout_ns;
+    given_round.kind = kind;
+    given_round.id = id;
+    return SLUICE_OK;
+}
+
+static sluice_runtime *open_one_of_two(void)
+{
+    static const struct sl_clock clock = {.now = now};
+    struct sl_runtime_hooks hooks = {
+        .clock = &clock, .backend = hand_backend(), .link = {NULL, note_nothing, keep_round}, .threadless = 1};
+    struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
+    sluice_runtime *runtime = NULL;
+    hand_reset();
+    options.world = 2;
+    options.address = "127.0.0.1";
+    options.port = 1;
+    options.delivery = SLUICE_DELIVER_FD;
+    options.on_event = on_event;
+    cr_assert_eq(sl_runtime_open_with(&options, &hooks, &runtime), SLUICE_OK, "%s", sluice_last_error()->text);
+    return runtime;
+}
+
+Test(threadless, lets_go_of_a_plan_once_that_is_destroyed_while_its_seal_fails)
+{
+    static struct test_memory memory;
+    struct sluice_region whole = {.row_bytes = 64, .rows = 1, .pitch = 64};
+    struct sluice_error error = {.status = SLUICE_PEER_LOST, .text = "rank 1 was lost"};
+    sluice_plan *plan = NULL;
+    test_memory_install(&memory);
+    sluice_runtime *runtime = open_one_of_two();
+    cr_assert_eq(sluice_plan_create(2, &plan), SLUICE_OK);
+    cr_assert_eq(sluice_plan_add_send(plan, 0, 0, SLUICE_DTYPE_U8, 1, &whole), SLUICE_OK);
+    cr_assert_eq(sluice_plan_bind(plan, 0, SLUICE_ROLE_SOURCE, source, 64), SLUICE_OK);
+    cr_assert_eq(sluice_plan_seal(plan, runtime, NULL), SLUICE_OK, "%s", sluice_last_error()->text);
+    sl_runtime_step(runtime, virtual_now);
+    sl_runtime_on_round(runtime, given_round.kind, given_round.id, SLUICE_PEER_LOST, &error, NULL, 0);
+    sluice_plan_destroy(plan);
+    sl_runtime_step(runtime, virtual_now);
+    sluice_runtime_close(runtime);
+    sl_runtime_step(runtime, virtual_now);
+    while (sluice_dispatch(runtime) > 0)
+        ;
+    sluice_runtime_destroy(runtime);
+    cr_expect_eq(atomic_load(&memory.live), 0);
+    cr_expect_eq(atomic_load(&hand.memory), 0u);
+    test_memory_remove();
 }
