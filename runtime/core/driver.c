@@ -17,6 +17,8 @@
 #define BACKSTOP_NS   (2 * SLUICE_MILLISECOND)
 #define LOOK_LEAST_NS (40 * SLUICE_MICROSECOND)
 #define BURST_NS      (100 * SLUICE_MILLISECOND)
+/* While a communicator opens: nobody's weights wait, and hundreds of ranks may do it on one machine. */
+#define BACKSTOP_OPENING_NS (20 * SLUICE_MILLISECOND)
 /* A step that never runs dry gives way here, so that the owner sees time pass. */
 enum { ROUNDS_MAX = 64 };
 
@@ -417,8 +419,10 @@ static uint64_t next_time(const struct sl_driver *driver)
     next = earlier(next, earlier(driver->abort_at, driver->close_at));
     next = earlier(next, sl_transfer_leave_timer(driver));
     next = earlier(next, earlier(sl_seal_timer(driver), stall_timer(driver)));
-    if (driver->in_flight > 0 || driver->group_state == SL_GROUP_OPENING || driver->launch_count > 0)
+    if (driver->in_flight > 0 || driver->launch_count > 0)
         next = earlier(next, driver->now + look_after(driver));
+    if (driver->group_state == SL_GROUP_OPENING)
+        next = earlier(next, driver->now + BACKSTOP_OPENING_NS);
     return next;
 }
 

@@ -41,44 +41,63 @@ static sluice_status check_part(const struct sl_bytes *bytes, uint32_t rank, str
                         (const char *)part->data);
 }
 
+/* Each address behind its length (u32): the result goes to every rank, so it is no longer than it must be. */
 sluice_status sl_ready_reduce(const struct sl_bytes *parts, uint32_t world, struct sl_mem *mem, uint8_t **ret_data,
                               size_t *ret_bytes, struct sluice_error *error)
 {
-    struct sl_ready_part *all = sl_new_array(mem, world, sizeof *all, "parts of a seal");
-    if (all == NULL)
+    struct sl_ready_part part;
+    uint8_t *data = sl_new_array(mem, world, sizeof(uint32_t) + SLUICE_BLOB_MAX, "addresses");
+    if (data == NULL)
         return sl_error_set(error, SLUICE_NOMEM, "seal", "rank 0 is out of memory for the seal");
-    sluice_status status = SLUICE_OK;
-    for (uint32_t rank = 0; rank < world && status == SLUICE_OK; rank++)
-        status = check_part(&parts[rank], rank, &all[rank], error);
-    if (status != SLUICE_OK) {
-        sl_free(mem, all);
-        return status;
+    size_t used = 0;
+    for (uint32_t rank = 0; rank < world; rank++) {
+        sluice_status status = check_part(&parts[rank], rank, &part, error);
+        if (status != SLUICE_OK) {
+            sl_free(mem, data);
+            return status;
+        }
+        memcpy(data + used, &part.bytes, sizeof part.bytes);
+        memcpy(data + used + sizeof part.bytes, part.data, part.bytes);
+        used += sizeof part.bytes + part.bytes;
     }
-    *ret_data = (uint8_t *)all;
-    *ret_bytes = world * sizeof *all;
+    *ret_data = data;
+    *ret_bytes = used;
     return SLUICE_OK;
+}
+
+/* The next address; false: what is left is malformed. */
+static _Bool take_blob(const uint8_t **data, size_t *left, struct sluice_blob *ret)
+{
+    if (*left < sizeof ret->bytes)
+        return 0;
+    memcpy(&ret->bytes, *data, sizeof ret->bytes);
+    *left -= sizeof ret->bytes;
+    *data += sizeof ret->bytes;
+    if (ret->bytes > SLUICE_BLOB_MAX || ret->bytes > *left)
+        return 0;
+    memcpy(ret->data, *data, ret->bytes);
+    *left -= ret->bytes;
+    *data += ret->bytes;
+    return 1;
 }
 
 sluice_status sl_ready_blobs(const uint8_t *data, size_t bytes, uint32_t world, struct sl_mem *mem,
                              struct sluice_blob **ret)
 {
-    struct sl_ready_part part;
-    if (bytes != world * sizeof part)
-        return sl_fail(SLUICE_PROTOCOL, "seal", "rank 0 sent %zu bytes of addresses for %u ranks", bytes, world);
     struct sluice_blob *blobs = sl_new_array(mem, world, sizeof *blobs, "addresses");
     if (blobs == NULL)
         return SLUICE_NOMEM;
-    for (uint32_t rank = 0; rank < world; rank++) {
-        memcpy(&part, data + rank * sizeof part, sizeof part);
-        if (part.bytes > SLUICE_BLOB_MAX) {
-            sl_free(mem, blobs);
-            return sl_fail(SLUICE_PROTOCOL, "seal", "rank 0 sent a malformed address of rank %u", rank);
-        }
-        blobs[rank].bytes = part.bytes;
-        memcpy(blobs[rank].data, part.data, part.bytes);
+    size_t left = bytes;
+    uint32_t rank = 0;
+    while (rank < world && take_blob(&data, &left, &blobs[rank]))
+        rank++;
+    if (rank == world && left == 0) {
+        *ret = blobs;
+        return SLUICE_OK;
     }
-    *ret = blobs;
-    return SLUICE_OK;
+    sl_free(mem, blobs);
+    return sl_fail(SLUICE_PROTOCOL, "seal", "rank 0 sent %zu bytes of addresses for %u ranks, of which %u are good",
+                   bytes, world, rank);
 }
 
 sluice_status sl_runtime_reduce(void *context, uint32_t kind, const struct sl_bytes *parts, uint32_t world,

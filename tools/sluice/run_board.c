@@ -3,14 +3,17 @@
  *
  * Invariants: a seat is written by its rank alone and read by all; an all-gather of number n uses place n of
  * every seat, so no call overwrites what another rank still reads; whoever waits leaves when the run stops, or when
- * its epoch is over.
+ * its epoch is over. Waits are woken, not repeated: hundreds of ranks that look again and again leave no time for
+ * what they wait for.
  */
 #include "run_board.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
+
+/* How long a stop may go unseen. */
+#define RUN_SLICE (100 * SLUICE_MILLISECOND)
 
 sluice_status run_board_open(uint32_t world, uint32_t refits, struct run_board **ret)
 {
@@ -40,16 +43,19 @@ int run_board_gather(const void *send, void *recv, size_t bytes, void *place)
 {
     struct run_place *own = place;
     struct run_board *board = own->board;
-    const struct timespec pause = {.tv_nsec = 200000};
     if (bytes > RUN_GATHER_BYTES || own->gathers == RUN_GATHERS || own->epoch >= RUN_EPOCHS)
         return EINVAL;
     uint32_t number = own->epoch * RUN_GATHERS + own->gathers++;
     memcpy(board->seats[own->rank].gather[number], send, bytes);
-    atomic_fetch_add(&board->gathered[number], 1);
-    while (atomic_load(&board->gathered[number]) < board->world) {
+    if (atomic_fetch_add(&board->gathered[number], 1) + 1 == board->world)
+        sl_bell_ring(&board->all_there);
+    for (;;) {
+        uint32_t seen = sl_bell_look(&board->all_there);
+        if (atomic_load(&board->gathered[number]) == board->world)
+            break;
         if (run_board_stopped(board) != RUN_GO || atomic_load(&board->epoch) != own->epoch)
             return ECANCELED;
-        SL_IGNORE(nanosleep(&pause, NULL));
+        sl_bell_wait(&board->all_there, seen, RUN_SLICE);
     }
     for (uint32_t r = 0; r < board->world; r++)
         memcpy((uint8_t *)recv + r * bytes, board->seats[r].gather[number], bytes);

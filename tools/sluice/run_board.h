@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "runtime/backend/host/bell.h"
 #include "runtime/base/error.h"
 #include "sluice/observe.h"
 
@@ -47,6 +48,7 @@ struct run_board {
     atomic_uint stop;  /* enum run_stop */
     atomic_uint epoch; /* ranks that were lost and noticed by the parent */
     atomic_uint gathered[RUN_PLACES];
+    struct sl_bell all_there; /* the last part of an all-gather came */
     size_t bytes;
     struct run_seat *seats; /* world of them */
     struct run_time *times; /* refits of rank r: times[r * refits ...] */

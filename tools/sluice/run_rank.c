@@ -14,7 +14,10 @@
 #include "runtime/core/plan_object.h"
 #include "runtime/core/runtime_object.h"
 
-#define SLICE (20 * SLUICE_MILLISECOND)
+extern char **environ;
+
+#define SLICE      (20 * SLUICE_MILLISECOND)
+#define SEAL_SLICE (100 * SLUICE_MILLISECOND)
 
 static void on_event(const struct sluice_event *event, void *user)
 {
@@ -28,8 +31,10 @@ static void on_event(const struct sluice_event *event, void *user)
         return;
     if (event->kind == SLUICE_EVENT_FAILED)
         rank->seal_error = *event->error;
-    if (event->kind == SLUICE_EVENT_SEALED || event->kind == SLUICE_EVENT_FAILED)
-        atomic_store(&rank->sealed, event->kind == SLUICE_EVENT_SEALED ? SEAL_DONE : SEAL_FAILED);
+    if (event->kind != SLUICE_EVENT_SEALED && event->kind != SLUICE_EVENT_FAILED)
+        return;
+    atomic_store(&rank->sealed, event->kind == SLUICE_EVENT_SEALED ? SEAL_DONE : SEAL_FAILED);
+    sl_bell_ring(&rank->seal_bell);
 }
 
 /* What goes wrong is said once, in the report; the library's own lines only where SLUICE_LOG asks for them. */
@@ -55,6 +60,20 @@ sluice_status run_rank_stopped(const struct rank *rank)
 
 /* --- opening --- */
 
+/*
+ * Hundreds of ranks that start on a few processors may leave one without time for seconds. The process that started
+ * them sees their end itself, so their heartbeats may be slow. 0: as the settings say.
+ */
+static uint64_t heartbeat_of(uint32_t world)
+{
+    struct sl_config settings;
+    uint64_t slow = world * (20 * SLUICE_MILLISECOND);
+    if (sl_config_read((const char *const *)environ, &settings) != SLUICE_OK)
+        return 0; /* the runtime says what is wrong */
+    const struct sl_setting_value *beat = &settings.values[SL_SET_HEARTBEAT];
+    return beat->source == SL_FROM_DEFAULT && slow > beat->number ? slow : 0;
+}
+
 sluice_status run_rank_open(struct rank *rank)
 {
     const struct run_options *opt = rank->job->options;
@@ -70,6 +89,7 @@ sluice_status run_rank_open(struct rank *rank)
         options.rank = options.local_rank = rank->number;
         options.allgather = run_board_gather;
         options.allgather_user = &rank->place;
+        options.heartbeat_ns = heartbeat_of(options.world);
     }
     options.device_shared = rank->device_shared;
     if (!rank->device_opened) {
@@ -123,11 +143,13 @@ static struct sluice_backend_info describe(const struct rank *rank)
 
 sluice_status run_rank_seal(struct rank *rank)
 {
-    const struct timespec pause = {.tv_nsec = 500000};
     atomic_store(&rank->sealed, SEAL_PENDING);
     sluice_status status = sluice_plan_seal(rank->plan, rank->runtime, &rank->job->options->seal);
-    while (status == SLUICE_OK && atomic_load(&rank->sealed) == SEAL_PENDING) {
-        SL_IGNORE(nanosleep(&pause, NULL));
+    while (status == SLUICE_OK) {
+        uint32_t seen = sl_bell_look(&rank->seal_bell);
+        if (atomic_load(&rank->sealed) != SEAL_PENDING)
+            break;
+        sl_bell_wait(&rank->seal_bell, seen, SEAL_SLICE);
         status = run_rank_stopped(rank);
     }
     if (status == SLUICE_OK && atomic_load(&rank->sealed) == SEAL_FAILED)

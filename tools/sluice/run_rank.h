@@ -27,7 +27,8 @@ struct rank {
     _Bool device_opened;
     uint32_t device_shared; /* option of the runtime */
     struct run_place place;
-    atomic_uint sealed;  /* enum seal_end */
+    atomic_uint sealed; /* enum seal_end */
+    struct sl_bell seal_bell;
     atomic_bool leaving; /* an epoch: whom its runtime loses from now on has only gone ahead */
     struct sluice_error seal_error;
 };

@@ -10,8 +10,8 @@
  * - `state` is written last; from then on the thread touches nothing of the communicator.
  */
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +20,7 @@
 
 #define HELLO_MAGIC 0x534c4849u
 #define STRANGERS   64u /* connections that have not said yet who they are */
+#define EVENTS      64
 #define SLICE_MS    20
 
 struct hello {
@@ -33,14 +34,42 @@ struct waiting {
     struct sl_host_link *link; /* NULL: accepted, waits for the hello; else dialled, waits for the reply */
 };
 
+/* Hundreds of peers answer one by one: looking at all sockets for each answer would cost more than all else. */
 struct opening {
     struct sluice_group *group;
     struct sl_host_address self;
     struct waiting *waiting;
-    struct pollfd *polls;
+    int epoll;      /* all that wait, and the listener while there is room */
+    bool listening; /* the listener is among them */
     uint32_t count, capacity;
     uint32_t connected;
 };
+
+static sluice_status watch(const struct opening *opening, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    if (epoll_ctl(opening->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
+        return SLUICE_OK;
+    return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, SL_HOST_WHERE, "cannot wait for peers");
+}
+
+static void unwatch(const struct opening *opening, int fd)
+{
+    SL_IGNORE(epoll_ctl(opening->epoll, EPOLL_CTL_DEL, fd, NULL));
+}
+
+/* Without room for another stranger the listener has to wait. */
+static sluice_status watch_listener(struct opening *opening)
+{
+    bool room = opening->count < opening->capacity;
+    if (room == opening->listening)
+        return SLUICE_OK;
+    opening->listening = room;
+    if (room)
+        return watch(opening, opening->group->listener);
+    unwatch(opening, opening->group->listener);
+    return SLUICE_OK;
+}
 
 static sluice_status check_aborted(const struct sluice_group *group)
 {
@@ -59,7 +88,7 @@ static sluice_status dial_link(struct opening *opening, struct sl_host_link *lin
 {
     struct sluice_group *group = opening->group;
     struct sl_host_address address;
-    sluice_status status = sl_host_address_read(&group->blobs[link->peer], link->peer, &address);
+    sluice_status status = sl_host_address_read(group->device, &group->blobs[link->peer], link->peer, &address);
     int fd = -1;
     while (status == SLUICE_OK && (status = sl_host_dial(&address, link->peer, &fd)) == SLUICE_AGAIN) {
         pause_briefly();
@@ -68,6 +97,9 @@ static sluice_status dial_link(struct opening *opening, struct sl_host_link *lin
     if (status != SLUICE_OK)
         return status;
     opening->waiting[opening->count++] = (struct waiting){.fd = fd, .link = link};
+    status = watch(opening, fd);
+    if (status != SLUICE_OK)
+        return status;
     if (!sl_host_same_user(fd))
         return sl_fail(SLUICE_AUTH, SL_HOST_WHERE, "the socket of rank %u belongs to another user", link->peer);
     status = sl_host_memory_open(sizeof(struct sl_host_pair), "sluice-pair", true, &link->pair);
@@ -106,6 +138,7 @@ static void close_all(const int *fds, uint32_t count)
 static void established(struct opening *opening, uint32_t index)
 {
     struct waiting *waiting = &opening->waiting[index];
+    unwatch(opening, waiting->fd);
     waiting->link->fd = waiting->fd;
     *waiting = opening->waiting[--opening->count];
     opening->connected++;
@@ -129,7 +162,7 @@ static sluice_status greet(struct opening *opening, uint32_t index, const struct
         close(fds[1]);
     struct sl_host_address address;
     if (status == SLUICE_OK)
-        status = sl_host_address_read(&group->blobs[link->peer], link->peer, &address);
+        status = sl_host_address_read(group->device, &group->blobs[link->peer], link->peer, &address);
     if (status != SLUICE_OK)
         return status;
     struct hello reply = {.magic = HELLO_MAGIC, .rank = group->rank};
@@ -191,40 +224,43 @@ static void accept_all(struct opening *opening)
         int fd = accept4(opening->group->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
-        if (sl_host_same_user(fd))
+        if (sl_host_same_user(fd) && watch(opening, fd) == SLUICE_OK)
             opening->waiting[opening->count++] = (struct waiting){.fd = fd};
         else
             close(fd);
     }
 }
 
-static sluice_status serve(struct opening *opening)
+static sluice_status hear(struct opening *opening, int fd)
 {
     for (uint32_t i = 0; i < opening->count; i++)
-        opening->polls[i] = (struct pollfd){.fd = opening->waiting[i].fd, .events = POLLIN};
-    uint32_t polled = opening->count;
-    /* Without room for another stranger the listener has to wait. */
-    opening->polls[polled] =
-        (struct pollfd){.fd = polled < opening->capacity ? opening->group->listener : -1, .events = POLLIN};
-    if (poll(opening->polls, polled + 1, SLICE_MS) < 0 && errno != EINTR)
-        return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, SL_HOST_WHERE, "cannot wait for peers");
-    /* From the end, because a finished entry is replaced by the last one. */
-    for (uint32_t i = polled; i-- > 0;) {
-        if (opening->polls[i].revents == 0)
-            continue;
-        sluice_status status = opening->waiting[i].link == NULL ? hear_hello(opening, i) : hear_reply(opening, i);
-        if (status != SLUICE_OK)
-            return status;
-    }
-    if (opening->polls[polled].revents != 0)
-        accept_all(opening);
+        if (opening->waiting[i].fd == fd)
+            return opening->waiting[i].link == NULL ? hear_hello(opening, i) : hear_reply(opening, i);
     return SLUICE_OK;
+}
+
+static sluice_status serve(struct opening *opening)
+{
+    struct epoll_event events[EVENTS];
+    sluice_status status = watch_listener(opening);
+    int count = status == SLUICE_OK ? epoll_wait(opening->epoll, events, EVENTS, SLICE_MS) : 0;
+    if (count < 0 && errno != EINTR)
+        return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, SL_HOST_WHERE, "cannot wait for peers");
+    for (int i = 0; status == SLUICE_OK && i < count; i++)
+        if (events[i].data.fd == opening->group->listener)
+            accept_all(opening);
+        else
+            status = hear(opening, events[i].data.fd);
+    return status;
 }
 
 static sluice_status open_all(struct opening *opening)
 {
     struct sluice_group *group = opening->group;
-    sluice_status status = sl_host_address_read(&group->blobs[group->rank], group->rank, &opening->self);
+    sluice_status status = sl_host_address_read(group->device, &group->blobs[group->rank], group->rank, &opening->self);
+    opening->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (opening->epoll < 0)
+        return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, SL_HOST_WHERE, "cannot wait for peers");
     for (uint32_t rank = 0; rank < group->rank && status == SLUICE_OK; rank++)
         if (group->links[rank] != NULL) {
             status = check_aborted(group);
@@ -257,11 +293,10 @@ void *sl_host_connect(void *argument)
     struct sluice_group *group = argument;
     struct sluice_device *device = group->device;
     struct sl_mem *mem = device->mem;
-    struct opening opening = {.group = group, .capacity = group->link_count + STRANGERS};
+    struct opening opening = {.group = group, .epoll = -1, .capacity = group->link_count + STRANGERS};
     opening.waiting = sl_new_array(mem, opening.capacity, sizeof(*opening.waiting), "connections");
-    opening.polls = sl_new_array(mem, opening.capacity + 1, sizeof(*opening.polls), "connections");
     sluice_status status = SLUICE_NOMEM;
-    if (opening.waiting != NULL && opening.polls != NULL)
+    if (opening.waiting != NULL)
         status = open_all(&opening);
     if (status != SLUICE_OK)
         sl_error_take(&group->open_error);
@@ -270,7 +305,8 @@ void *sl_host_connect(void *argument)
     while (opening.count > 0)
         forget(&opening, opening.count - 1);
     sl_free(mem, opening.waiting);
-    sl_free(mem, opening.polls);
+    if (opening.epoll >= 0)
+        close(opening.epoll);
     close(group->listener);
     group->listener = -1;
     atomic_store(&group->state, status == SLUICE_OK ? SL_HOST_OPEN : SL_HOST_OPEN_FAILED);

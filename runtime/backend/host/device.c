@@ -72,6 +72,7 @@ static sluice_status open_device(const struct sluice_backend_config *config, str
     }
     device->mem = mem;
     device->config = *config;
+    device->host = sl_host_identity();
     device->log = (struct sl_log){.sink = config->log, .user = config->log_user, .level = SLUICE_LOG_WARN};
     pthread_mutex_init(&device->segments_lock, NULL);
     *ret = device;

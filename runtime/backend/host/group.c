@@ -52,7 +52,7 @@ void sl_host_group_release(struct sluice_group *group)
         free_group(group);
 }
 
-static sluice_status check_config(const struct sluice_group_config *config)
+static sluice_status check_config(const struct sluice_device *device, const struct sluice_group_config *config)
 {
     if (config->world == 0 || config->world > SLUICE_WORLD_MAX || config->rank >= config->world)
         return sl_fail(SLUICE_INVALID, SL_HOST_WHERE, "rank %u of a communicator of %u ranks", config->rank,
@@ -66,7 +66,7 @@ static sluice_status check_config(const struct sluice_group_config *config)
     for (uint32_t rank = 0; rank < config->world; rank++) {
         if ((config->peers[rank] & (SLUICE_PEER_SEND | SLUICE_PEER_RECEIVE)) == 0 && rank != config->rank)
             continue;
-        sluice_status status = sl_host_address_read(&config->blobs[rank], rank, &address);
+        sluice_status status = sl_host_address_read(device, &config->blobs[rank], rank, &address);
         if (status != SLUICE_OK)
             return status;
     }
@@ -126,7 +126,7 @@ static sluice_status start_opening(struct sluice_group *group)
 sluice_status sl_host_group_open(struct sluice_device *device, const struct sluice_group_config *config,
                                  uint64_t cookie, struct sluice_group **ret)
 {
-    sluice_status status = check_config(config);
+    sluice_status status = check_config(device, config);
     if (status != SLUICE_OK)
         return status;
     struct sluice_group *group = sl_new(device->mem, sizeof(*group), "communicator");

@@ -247,6 +247,7 @@ struct sluice_device {
     struct sl_mem *mem;
     struct sluice_backend_config config;
     struct sl_log log;
+    uint64_t host; /* sl_host_identity: asked once, as there may be hundreds of peers */
     struct sluice_queue *queues[SL_HOST_QUEUES];
     struct sluice_group *groups;
     struct sl_host_listener *listeners;
@@ -317,7 +318,7 @@ bool sl_host_same_user(int fd);
 struct sl_host_address {
     uint32_t magic;
     uint32_t version;
-    uint64_t host; /* differs between machines, boots and network namespaces */
+    uint64_t host; /* sl_host_identity */
     char name[48]; /* of the abstract socket */
     uint8_t secret[32];
 };
@@ -326,7 +327,10 @@ void sl_host_listener_drop(struct sluice_device *device, struct sl_host_listener
 /* Takes the listener that `blob` names, or -1. */
 int sl_host_listener_take(struct sluice_device *device, const struct sluice_blob *blob);
 /* Reads the blob of `rank`. PROTOCOL; UNSUPPORTED when that rank is on another host. */
-sluice_status sl_host_address_read(const struct sluice_blob *blob, uint32_t rank, struct sl_host_address *ret);
+sluice_status sl_host_address_read(const struct sluice_device *device, const struct sluice_blob *blob, uint32_t rank,
+                                   struct sl_host_address *ret);
+/* Differs between machines, boots and network namespaces. */
+uint64_t sl_host_identity(void);
 /* Non-blocking connection. AGAIN when the listener's queue is full; PEER_LOST. */
 sluice_status sl_host_dial(const struct sl_host_address *address, uint32_t rank, int *ret_fd);
 

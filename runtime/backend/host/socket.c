@@ -98,7 +98,7 @@ bool sl_host_same_user(int fd)
 }
 
 /* Abstract names are per network namespace, and a blob of the boot before must not be taken for one of now. */
-static uint64_t host_identity(void)
+uint64_t sl_host_identity(void)
 {
     char text[128] = "";
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -119,10 +119,10 @@ static socklen_t fill_name(struct sockaddr_un *socket_address, const char *name)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-static sluice_status make_address(struct sl_host_address *ret)
+static sluice_status make_address(const struct sluice_device *device, struct sl_host_address *ret)
 {
     uint8_t random[16];
-    *ret = (struct sl_host_address){.magic = MAGIC, .version = VERSION, .host = host_identity()};
+    *ret = (struct sl_host_address){.magic = MAGIC, .version = VERSION, .host = device->host};
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random) ||
         getrandom(ret->secret, sizeof(ret->secret), 0) != (ssize_t)sizeof(ret->secret))
         return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, SL_HOST_WHERE, "no random bytes");
@@ -154,7 +154,7 @@ sluice_status sl_host_listener_open(struct sluice_device *device, struct sluice_
     if (listener == NULL)
         return SLUICE_NOMEM;
     struct sl_host_address address;
-    sluice_status status = make_address(&address);
+    sluice_status status = make_address(device, &address);
     if (status == SLUICE_OK)
         status = listen_on(&address, &listener->fd);
     if (status != SLUICE_OK) {
@@ -191,7 +191,8 @@ int sl_host_listener_take(struct sluice_device *device, const struct sluice_blob
     return -1;
 }
 
-sluice_status sl_host_address_read(const struct sluice_blob *blob, uint32_t rank, struct sl_host_address *ret)
+sluice_status sl_host_address_read(const struct sluice_device *device, const struct sluice_blob *blob, uint32_t rank,
+                                   struct sl_host_address *ret)
 {
     struct sl_host_address address;
     if (blob->bytes != sizeof(address))
@@ -203,7 +204,7 @@ sluice_status sl_host_address_read(const struct sluice_blob *blob, uint32_t rank
     if (address.magic != MAGIC || address.version != VERSION || memchr(address.name, 0, sizeof(address.name)) == NULL)
         return sl_fail(SLUICE_PROTOCOL, SL_HOST_WHERE,
                        "the address of rank %u is not one of this version's host backend", rank);
-    if (address.host != host_identity())
+    if (address.host != device->host)
         return sl_fail(SLUICE_UNSUPPORTED, SL_HOST_WHERE,
                        "rank %u runs on another host or in another network namespace: the host backend connects ranks "
                        "of one host",
