@@ -1,6 +1,6 @@
 /*
- * A communicator of one rank on one device, through the backend table: who may have the device, and what an abort that
- * comes back too late leaves behind.
+ * One device through the backend table: who may have its communicator, what an abort that comes back too late leaves
+ * behind, and whose memory the device takes.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -119,4 +119,30 @@ Test(group, an_operation_is_not_reported_while_the_device_has_it_though_the_abor
     ops->queue_close(queue);
     ops->group_close(group);
     ops->close(device);
+}
+
+Test(group, memory_of_another_gpu_is_refused_by_name)
+{
+    struct sluice_device *device = open_device();
+    struct sluice_set *set = NULL;
+    void *memory[2] = {NULL, NULL};
+    int gpus = 0;
+    cr_assert_eq(cudaGetDeviceCount(&gpus), cudaSuccess);
+    if (gpus < 2)
+        cr_skip_test("two GPUs are needed, there are %d", gpus);
+    for (int gpu = 0; gpu < 2; gpu++) {
+        cr_assert_eq(cudaSetDevice(gpu), cudaSuccess);
+        cr_assert_eq(cudaMalloc(&memory[gpu], 4096), cudaSuccess);
+    }
+    const struct sluice_copy piece = {.from = {.address = (uint64_t)(uintptr_t)memory[1], .row_bytes = UINT64_MAX},
+                                      .to = {.address = (uint64_t)(uintptr_t)memory[0], .row_bytes = UINT64_MAX},
+                                      .bytes = 4096,
+                                      .param = 3};
+    cr_expect_eq(ops->set_open(device, SLUICE_COPY_LOCAL, &piece, 1, &set), SLUICE_INVALID);
+    cr_expect_not_null(
+        strstr(sluice_last_error()->text, "the source of parameter 3 is memory of GPU 1, the runtime is on GPU 0"));
+    cr_expect_eq(ops->is_direct(device, (uint64_t)(uintptr_t)memory[1]), 0);
+    ops->close(device);
+    cr_assert_eq(cudaFree(memory[0]), cudaSuccess);
+    cr_assert_eq(cudaFree(memory[1]), cudaSuccess);
 }

@@ -320,6 +320,7 @@ static int run_alone(struct run_job *job, uint32_t rank)
 static int run_job(struct tool_args *args, struct run_job *job, const struct sl_identity *identity)
 {
     job->launched = strcmp(identity->source, "one rank") == 0;
+    job->local_rank = identity->local_rank;
     if (!job->launched && identity->world != job->plan->world)
         return tool_usage(args, "%s started %u ranks but the plan is for %u", identity->source, identity->world,
                           job->plan->world);

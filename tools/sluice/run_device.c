@@ -97,7 +97,7 @@ static sluice_status take_memory(const struct run_buffers *buffers, struct run_d
 }
 
 sluice_status run_device_open(const struct run_buffers *buffers, const enum run_memory kinds[2],
-                              struct sluice_runtime_options *options, uint32_t ranks_per_gpu, uint32_t rank,
+                              struct sluice_runtime_options *options, uint32_t ranks_per_gpu, uint32_t local_rank,
                               struct run_device *ret)
 {
     struct sluice_backend_info info = {.size = sizeof info};
@@ -111,10 +111,10 @@ sluice_status run_device_open(const struct run_buffers *buffers, const enum run_
     if (shared == 0 && options->world > info.devices)
         shared = (options->world + info.devices - 1) / info.devices;
     if (shared > 1) {
-        run_share_gpu(info.version, shared, rank);
+        run_share_gpu(info.version, shared, local_rank);
         options->device_shared = 1;
     }
-    uint32_t index = options->device != 0 ? options->device - 1 : options->local_rank % info.devices;
+    uint32_t index = options->device != 0 ? options->device - 1 : local_rank % info.devices;
     const struct sluice_backend_config config = {.size = sizeof config,
                                                  .device = index,
                                                  .world = 1,

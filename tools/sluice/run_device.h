@@ -30,10 +30,10 @@ void run_share_gpu(uint32_t version, uint32_t ranks, uint32_t rank);
 /*
  * Opens the device that the rank will use, when its backend is cuda, and takes memory like that of `buffers`, of a kind
  * for each role; without a device there is one kind, the default. Sets what NCCL needs for several ranks on a GPU in
- * this process's environment, before NCCL reads it.
+ * this process's environment, before NCCL reads it. The device is the one that the runtime chooses: by `local_rank`.
  */
 sluice_status run_device_open(const struct run_buffers *buffers, const enum run_memory kinds[2],
-                              struct sluice_runtime_options *options, uint32_t ranks_per_gpu, uint32_t rank,
+                              struct sluice_runtime_options *options, uint32_t ranks_per_gpu, uint32_t local_rank,
                               struct run_device *ret);
 void run_device_close(struct run_device *device);
 

@@ -40,6 +40,7 @@ struct run_job {
     uint32_t sources, destinations; /* ranks that send, that receive; local tasks count */
     int *trace_fds;                 /* launched ranks: where each puts its records; NULL: not traced */
     _Bool launched;                 /* the ranks are our children; else this process is one of a launcher's */
+    uint32_t local_rank;            /* of a launcher's process: its number on this machine */
     _Bool quiet;                    /* no progress and no report: the caller reads the board */
     _Bool log;                      /* SLUICE_LOG was set: show the library's lines */
 };

@@ -83,7 +83,8 @@ sluice_status run_rank_open(struct rank *rank)
     options.on_log = on_log;
     options.user = rank;
     options.trace = opt->trace != NULL || opt->timeline != NULL;
-    options.device = opt->ranks_per_gpu != 0 ? rank->number / opt->ranks_per_gpu + 1 : 0;
+    uint32_t local = rank->job->launched ? rank->number : rank->job->local_rank;
+    options.device = opt->ranks_per_gpu != 0 ? local / opt->ranks_per_gpu + 1 : 0;
     if (rank->job->launched) {
         options.world = options.local_world = rank->job->board->world;
         options.rank = options.local_rank = rank->number;
@@ -94,7 +95,7 @@ sluice_status run_rank_open(struct rank *rank)
     options.device_shared = rank->device_shared;
     if (!rank->device_opened) {
         sluice_status status =
-            run_device_open(&rank->buffers, opt->memory, &options, opt->ranks_per_gpu, rank->number, &rank->device);
+            run_device_open(&rank->buffers, opt->memory, &options, opt->ranks_per_gpu, local, &rank->device);
         if (status != SLUICE_OK)
             return status;
         rank->device_opened = 1;

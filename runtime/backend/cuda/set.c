@@ -43,13 +43,14 @@ sluice_status sl_cuda_upload(struct sluice_device *device, const void *from, siz
 
 /* --- where memory is --- */
 
-/* The device reaches all of it, under an address that may differ by *ret_shift. */
-static sluice_status look(uint64_t first, uint64_t last, _Bool *ret_reached, uint64_t *ret_shift)
+/* The device reaches all of it, under an address that may differ by *ret_shift. *ret_gpu: whose memory it is, or -1. */
+static sluice_status look(uint64_t first, uint64_t last, int *ret_gpu, _Bool *ret_reached, uint64_t *ret_shift)
 {
     struct cudaPointerAttributes attributes = {.type = cudaMemoryTypeUnregistered}, end = attributes;
     const void *address = (const void *)(uintptr_t)first;
     *ret_shift = 0;
     sluice_status status = sl_cuda_status(cudaPointerGetAttributes(&attributes, address), "looking up memory");
+    *ret_gpu = attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
     if (status != SLUICE_OK || attributes.type != cudaMemoryTypeHost) {
         *ret_reached = attributes.type != cudaMemoryTypeUnregistered;
         return status;
@@ -62,17 +63,27 @@ static sluice_status look(uint64_t first, uint64_t last, _Bool *ret_reached, uin
     return status;
 }
 
-/* Shifts an end to the device's address, or adds `flag` to *ends when the device does not reach it. */
-static sluice_status place_end(struct sluice_strided *end, const struct sluice_copy *piece, const char *name,
-                               uint8_t flag, uint8_t *ends)
+/*
+ * Shifts an end to the device's address, or adds `flag` to *ends when the device does not reach it. Memory of another
+ * GPU is refused: a kernel that touched it would lose the context, long after the rank took the wrong one.
+ */
+static sluice_status place_end(int ordinal, struct sluice_strided *end, const struct sluice_copy *piece,
+                               const char *name, uint8_t flag, uint8_t *ends)
 {
     uint64_t shift = 0;
     _Bool reached = 0;
+    int gpu = -1;
     if (end->address == 0)
         return sl_fail(SLUICE_INVALID, "cuda", "the %s of parameter %u has no address", name, piece->param);
     struct sluice_strided tail = *end;
     tail.begin += piece->bytes - 1;
-    sluice_status status = look(sl_cursor_at(end, 0).address, sl_cursor_at(&tail, 0).address, &reached, &shift);
+    sluice_status status = look(sl_cursor_at(end, 0).address, sl_cursor_at(&tail, 0).address, &gpu, &reached, &shift);
+    if (status == SLUICE_OK && gpu >= 0 && gpu != ordinal)
+        return sl_fail(
+            SLUICE_INVALID, "cuda",
+            "the %s of parameter %u is memory of GPU %d, the runtime is on GPU %d: bind memory of that one, or "
+            "set the option device",
+            name, piece->param, gpu, ordinal);
     if (reached)
         end->address += shift;
     else
@@ -99,9 +110,10 @@ static sluice_status place_pieces(struct making *making)
         making->set->bytes += piece->bytes;
         if (piece->bytes == 0)
             continue;
-        status = place_end(&piece->from, piece, "source", SL_STAGE_FROM, &making->ends[i]);
+        status = place_end(making->device->ordinal, &piece->from, piece, "source", SL_STAGE_FROM, &making->ends[i]);
         if (status == SLUICE_OK && making->set->kind != SLUICE_COPY_DIGEST)
-            status = place_end(&piece->to, piece, "destination", SL_STAGE_TO, &making->ends[i]);
+            status =
+                place_end(making->device->ordinal, &piece->to, piece, "destination", SL_STAGE_TO, &making->ends[i]);
         making->staged |= making->ends[i] != 0;
     }
     return status;
@@ -252,5 +264,7 @@ uint32_t sl_cuda_is_direct(struct sluice_device *device, uint64_t address)
     if (cudaPointerGetAttributes(&attributes, (const void *)(uintptr_t)address) != cudaSuccess)
         (void)cudaGetLastError();
     sl_cuda_leave(&scope);
-    return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    _Bool own = attributes.type == cudaMemoryTypeDevice && attributes.device == device->ordinal;
+    return own ||
+           attributes.type == cudaMemoryTypeManaged; /* memory of another GPU is refused by the set it then gets */
 }
