@@ -39,11 +39,12 @@ static sluice_status copy_bindings(const struct sluice_plan *plan, struct sluice
     return SLUICE_OK;
 }
 
-/* Without some of its ranks only a balanced plan is cut as before. */
+/* Without some of its ranks only a balanced plan is cut as before, and only while nobody deals its pairs into blocks. */
 static void keep_cuts(struct sluice_plan *plan, const struct sluice_runtime *runtime, struct sluice_plan *ret)
 {
     pthread_mutex_lock(&plan->lock);
-    if (plan->cuts.policy == SLUICE_POLICY_BALANCED || runtime->identity.world == plan->store.world)
+    _Bool shares = plan->cuts.policy == SLUICE_POLICY_BALANCED && plan->cuts.blocks == 1;
+    if (shares || runtime->identity.world == plan->store.world)
         ret->resumes = plan->cuts;
     pthread_mutex_unlock(&plan->lock);
     atomic_store(&ret->version, atomic_load(&plan->version));

@@ -12,6 +12,8 @@ uint32_t sl_resume_windows(const struct sl_sealed *sealed, uint32_t given)
     const struct sl_rule *then = &sealed->plan->resumes;
     const struct sl_rule *now = &sealed->schedule.rule;
     _Bool same = then->windows == now->windows && then->blocks == now->blocks && then->policy == now->policy;
+    /* As many windows of whole tasks may hold other tasks; shares of streams follow from their number alone. */
+    same = same && (now->policy == SLUICE_POLICY_BALANCED || then->window_bytes == now->window_bytes);
     return same ? given : 0;
 }
 

@@ -2,6 +2,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "runtime/core/agree.h"
+#include "runtime/core/plan_object.h"
 #include "support/many.h"
 
 static struct many many;
@@ -199,4 +201,70 @@ static void refused(struct many_rank *rank)
 Test(resume, refuses_what_cannot_go_on)
 {
     many_run(&many, 2, refused);
+}
+
+/* What this rank has counts only where the same windows hold the same bytes. */
+static uint32_t counted(struct sl_rule then, struct sl_rule now)
+{
+    static struct sluice_plan plan;
+    static struct sl_sealed sealed;
+    plan.resumes = then;
+    sealed.plan = &plan;
+    sealed.schedule.rule = now;
+    return sl_resume_windows(&sealed, 3);
+}
+
+Test(resume, counts_windows_only_where_they_are_cut_alike)
+{
+    const struct sl_rule shares = {
+        .policy = SLUICE_POLICY_BALANCED, .window_bytes = 65536, .windows = 8, .blocks = 2, .slots = 3};
+    struct sl_rule other = shares;
+    cr_expect_eq(counted(shares, shares), 3u);
+    other.window_bytes = 131072;
+    cr_expect_eq(counted(shares, other), 3u, "eight shares are eight shares");
+    other.windows = 10;
+    cr_expect_eq(counted(shares, other), 0u);
+    other = shares;
+    other.blocks = 4;
+    cr_expect_eq(counted(shares, other), 0u);
+    other = shares;
+    other.policy = SLUICE_POLICY_ORDERED;
+    cr_expect_eq(counted(shares, other), 0u);
+    cr_expect_eq(counted(other, other), 3u);
+    struct sl_rule wider = other;
+    wider.window_bytes = 131072;
+    cr_expect_eq(counted(other, wider), 0u, "other tasks in as many windows");
+}
+
+static void lose_one_of_blocks(struct many_rank *rank)
+{
+    struct sluice_seal_options seal = small_windows();
+    sluice_runtime *runtime = NULL;
+    sluice_plan *plan = NULL;
+    many_plan(rank, 1, PARAMS, BYTES);
+    many_seal(rank, &seal);
+    many_meet(rank);
+    if (rank->rank == 2) {
+        many_drop(rank);
+        return;
+    }
+    uint32_t windows = sluice_plan_windows(rank->plan);
+    cr_assert_eq(sluice_runtime_recover(rank->runtime, 0, &runtime), SLUICE_OK, "%s", sluice_last_error()->text);
+    cr_assert_eq(sluice_plan_recover(rank->plan, runtime, &plan), SLUICE_OK);
+    cr_expect_eq(plan->resumes.windows, windows);
+    sluice_plan_destroy(plan);
+    rank->plan->cuts.blocks = 2; /* as with more pairs than a group takes */
+    cr_assert_eq(sluice_plan_recover(rank->plan, runtime, &plan), SLUICE_OK);
+    cr_expect_eq(plan->resumes.windows, 0u, "the pairs that are left are dealt anew");
+    sluice_plan_destroy(plan);
+    sluice_plan_destroy(rank->plan);
+    rank->plan = NULL;
+    sluice_runtime_close_wait(rank->runtime);
+    rank->runtime = runtime;
+    many_drop(rank);
+}
+
+Test(resume, a_plan_in_blocks_begins_anew_without_a_rank)
+{
+    many_run(&many, 3, lose_one_of_blocks);
 }
