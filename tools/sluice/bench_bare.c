@@ -140,6 +140,8 @@ static _Bool run_all(struct shared *s)
         good = children[started] > 0;
     }
     started -= !good;
+    for (uint32_t r = 0; r < started && !good; r++)
+        SL_IGNORE(kill(children[r], SIGKILL)); /* they wait for one that could not be started */
     for (uint32_t left = started; left > 0; left--) {
         int state = 0;
         _Bool ended_well = wait(&state) > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0;

@@ -2,12 +2,15 @@
  * sluice bench refit: what a refit costs beside its bytes.
  *
  * Invariants: every rank is a process that nothing of a GPU was touched in before; ranks meet in memory that they share;
- * a rank that fails is seen by the parent, which ends the others; each version lands in shadow memory whole.
+ * a rank that fails is seen by the parent, which ends the others, and ranks die with the parent; each version lands in
+ * shadow memory whole.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -290,8 +293,10 @@ static void share(const struct rank *rank)
         run_share_gpu(info.version, rank->scene->ranks, rank->number);
 }
 
-static _Noreturn void be_rank(struct rank *rank)
+static _Noreturn void be_rank(struct rank *rank, pid_t parent)
 {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+        _exit(TOOL_FAILED);
     share(rank);
     sluice_status status = work(rank);
     if (status != SLUICE_OK)
@@ -314,39 +319,64 @@ static sluice_status new_meeting(uint32_t ranks, struct meeting **ret)
     return SLUICE_OK;
 }
 
+/* Ends the ranks that still run: only ids of children that nobody has waited for are left in the list. */
+static void end_ranks(const pid_t *children)
+{
+    for (uint32_t r = 0; r < RANKS; r++)
+        if (children[r] > 0)
+            SL_IGNORE(kill(children[r], SIGKILL));
+}
+
+static void say_failed(const struct meeting *meeting, uint32_t rank)
+{
+    if (meeting->errors[rank].status != SLUICE_OK)
+        SL_IGNORE(sl_fail_copy(&meeting->errors[rank]));
+    else
+        SL_IGNORE(sl_fail(SLUICE_PEER_FAILED, "bench", "rank %u ended early", rank));
+}
+
 /* The first rank that fails takes the others, which wait for it, along. */
-static sluice_status await_ranks(const struct scene *scene, const pid_t *children, const struct meeting *meeting)
+static sluice_status await_ranks(pid_t *children, uint32_t started, const struct meeting *meeting)
 {
     sluice_status status = SLUICE_OK;
-    for (uint32_t ended = 0; ended < scene->ranks; ended++) {
+    for (uint32_t ended = 0; ended < started; ended++) {
         int state = 0;
+        uint32_t rank = 0;
         pid_t child = wait(&state);
-        if (child > 0 && WIFEXITED(state) && WEXITSTATUS(state) == TOOL_OK)
+        while (rank < RANKS && children[rank] != child)
+            rank++;
+        if (child < 0 || rank == RANKS)
+            return sl_fail(SLUICE_SYSTEM, "bench", "a rank's end was not seen");
+        children[rank] = 0;
+        if (status != SLUICE_OK || (WIFEXITED(state) && WEXITSTATUS(state) == TOOL_OK))
             continue;
-        for (uint32_t r = 0; r < scene->ranks && status == SLUICE_OK; r++) {
-            if (children[r] != child)
-                SL_IGNORE(kill(children[r], SIGKILL));
-            else if (meeting->errors[r].status != SLUICE_OK)
-                SL_IGNORE(sl_fail_copy(&meeting->errors[r]));
-            else
-                SL_IGNORE(sl_fail(SLUICE_PEER_FAILED, "bench", "rank %u ended early", r));
-        }
+        say_failed(meeting, rank);
         status = SLUICE_PEER_FAILED;
+        end_ranks(children);
     }
     return status;
 }
 
 static sluice_status run_scene(const struct refit_options *opt, const struct scene *scene, struct meeting *meeting)
 {
-    pid_t children[RANKS] = {0};
+    pid_t children[RANKS] = {0}, parent = getpid();
+    uint32_t started = 0;
     fflush(stdout);
-    for (uint32_t r = 0; r < scene->ranks; r++) {
-        struct rank rank = {.opt = opt, .scene = scene, .meeting = meeting, .number = r};
-        children[r] = fork();
-        if (children[r] == 0)
-            be_rank(&rank);
+    for (; started < scene->ranks; started++) {
+        struct rank rank = {.opt = opt, .scene = scene, .meeting = meeting, .number = started};
+        pid_t child = fork();
+        if (child == 0)
+            be_rank(&rank, parent);
+        if (child < 0)
+            break;
+        children[started] = child;
     }
-    return await_ranks(scene, children, meeting);
+    if (started == scene->ranks)
+        return await_ranks(children, started, meeting);
+    int why = errno;
+    end_ranks(children);
+    SL_IGNORE(await_ranks(children, started, meeting));
+    return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, why, "bench", "cannot start rank %u", started);
 }
 
 static void print_figures(const struct refit_options *opt, const struct scene *scene, struct meeting *m)
