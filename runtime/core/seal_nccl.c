@@ -88,6 +88,19 @@ static sluice_status check_single(const struct sl_nccl_config *config, const str
                    count, safety.items, half->rank, config->version);
 }
 
+/*
+ * A window moves at most window_bytes a direction, so as many pieces of direct_min bytes as fit, and one packed message a
+ * stream: a group that no cut makes larger. Only balanced windows keep window_bytes whatever the parameters are.
+ */
+static _Bool direct_fits(const struct sl_half *half, const struct sl_seal_terms *terms)
+{
+    uint64_t pieces = 0;
+    for (uint32_t s = 0; s < half->stream_count; s++)
+        if (s == 0 || half->streams[s].receive != half->streams[s - 1].receive)
+            pieces += terms->window_bytes / terms->direct_min;
+    return terms->policy == SLUICE_POLICY_BALANCED && half->stream_count + pieces <= terms->items_max;
+}
+
 sluice_status sl_seal_nccl_terms(const struct sluice_backend_info *info, const struct sl_half *half, struct sl_mem *mem,
                                  struct sl_seal_terms *terms)
 {
@@ -99,7 +112,7 @@ sluice_status sl_seal_nccl_terms(const struct sluice_backend_info *info, const s
     terms->backend_version = info->version;
     /* The other policies are for comparison: they send what they say, one task a message. */
     terms->items_max = !ours ? 0 : any_cut ? SL_NCCL_ITEMS_MAX : sl_nccl_items_max(&config);
-    terms->want_packed = ours && terms->direct_min > 0 && !any_cut;
+    terms->want_packed = ours && terms->direct_min > 0 && !any_cut && !direct_fits(half, terms);
     if (terms->policy != SLUICE_POLICY_SINGLE || terms->force)
         return SLUICE_OK;
     return check_single(&config, half, terms->direct_min, mem);
