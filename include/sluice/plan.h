@@ -182,7 +182,7 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_recover(const sluice_plan 
  * and nothing was launched. What this rank can find out alone is the result of the call, without an
  * event; the other ranks then fail at once with this rank's words. After a failure the plan is as before.
  * Never blocks. `options` NULL: all defaults. Errors: INVALID, STATE, PLAN, NOMEM, LIMIT (31
- * seals under way), CLOSED, POISONED, HANG (policy SINGLE).
+ * seals under way), CLOSED, POISONED, PEER_LOST, HANG (policy SINGLE).
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_seal(sluice_plan *plan, sluice_runtime *runtime,
                                                            const struct sluice_seal_options *options);

@@ -409,6 +409,20 @@ Test(control, passes_over_a_successor_that_was_killed_together_with_rank_0)
     test_ranks_end(ranks);
 }
 
+Test(control, passes_over_a_successor_that_is_silent_too)
+{
+    pid_t pids[2];
+    struct test_ranks *ranks = opened_with_children(5, 2, 200 * SLUICE_MILLISECOND, pids);
+    kill(pids[1], SIGSTOP); /* its listener still takes connections */
+    kill(pids[0], SIGSTOP);
+    all_hear(ranks, 2, 1, 2);
+    stand(ranks, 2, UINT32_MAX);
+    all_have_outcome(ranks, 2, SLUICE_PEER_LOST);
+    end_child(pids[0]);
+    end_child(pids[1]);
+    test_ranks_end(ranks);
+}
+
 Test(control, leaves_every_rank_alone_without_a_majority)
 {
     pid_t pids[2];
