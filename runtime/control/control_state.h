@@ -136,6 +136,7 @@ struct sl_control {
     enum sl_takeover takeover;
     struct sl_mail *held; /* parts of survivors' rounds that came during a takeover */
     uint32_t lost_hub, candidate;
+    uint64_t probe_at;               /* LEADING: look after a rank that is missing */
     uint64_t takeover_at;            /* LEADING: begin with those who are here; JOINING: try the next one */
     char hub_text[SL_NOTE_TEXT_MAX]; /* how lost_hub was lost */
 

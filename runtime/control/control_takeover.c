@@ -4,6 +4,7 @@
  * The lowest rank that is not known to be gone leads: it lets the others in at its listener, whose address all
  * know from bootstrap, and begins when everybody is there or the time of a silent peer has passed. With more than
  * half of all ranks it becomes the hub, and its arbiter (takeover.c) ends the runs. With fewer every rank is alone.
+ * It does not wait for ranks at whose address nobody listens any more.
  *
  * Invariants: a rank follows one leader at a time, so no two leaders have more than half; a rank that comes after
  * the beginning is refused, and alone; what engines tell while nobody leads is dropped, since they tell the
@@ -16,6 +17,9 @@
 
 /* Without heartbeats. */
 #define PATIENCE_NS (5 * SLUICE_SECOND)
+/* A leader looks after one that is missing, at first when the others had time to come. */
+#define PROBE_FIRST_NS (200 * SLUICE_MILLISECOND)
+#define PROBE_NS       (50 * SLUICE_MILLISECOND)
 
 void sl_takeover_want(struct sl_control *control, const char *text)
 {
@@ -100,7 +104,8 @@ static void on_failed(void *context, sluice_status status)
         pass_over(control);
 }
 
-static void follow(struct sl_control *control, uint32_t candidate, uint64_t now)
+/* On the way to a rank's listener; false: it has none. */
+static _Bool approach(struct sl_control *control, uint32_t candidate)
 {
     struct sl_join *join = &control->join;
     sl_join_close(join);
@@ -111,10 +116,15 @@ static void follow(struct sl_control *control, uint32_t candidate, uint64_t now)
                              .on_failed = on_failed,
                              .context = control};
     control->candidate = candidate;
+    sl_join_open(join);
+    return sl_address_decode(control->roster + (size_t)candidate * SL_ADDRESS_BYTES, &join->address);
+}
+
+static void follow(struct sl_control *control, uint32_t candidate, uint64_t now)
+{
     control->takeover = SL_TAKEOVER_JOINING;
     control->takeover_at = patience(control, now);
-    sl_join_open(join);
-    if (!sl_address_decode(control->roster + (size_t)candidate * SL_ADDRESS_BYTES, &join->address))
+    if (!approach(control, candidate))
         pass_over(control);
 }
 
@@ -186,6 +196,34 @@ static void lead(struct sl_control *control, uint64_t now)
     control->accept.context = control;
     control->takeover = SL_TAKEOVER_LEADING;
     control->takeover_at = patience(control, now);
+    control->probe_at = sl_deadline(now, PROBE_FIRST_NS);
+    control->candidate = control->rank;
+}
+
+static _Bool is_missing(const struct sl_control *control, uint32_t rank)
+{
+    return control->peers[rank].state == SL_PEER_ABSENT && control->fate[rank] == 0;
+}
+
+/* Knocks at the doors of missing ranks, one after another: a rank that has ended has none. */
+static void probe(struct sl_control *control, uint64_t now)
+{
+    uint32_t last = control->candidate, next = last;
+    if (last != control->rank && control->join.unheard && is_missing(control, last))
+        control->fate[last] |= SL_PEER_LOST;
+    else if (now < control->probe_at)
+        return;
+    do
+        next = (next + 1) % control->world;
+    while (next != last && !is_missing(control, next));
+    sl_join_close(&control->join);
+    control->probe_at = sl_deadline(now, PROBE_NS);
+    control->candidate = control->rank;
+    if (!is_missing(control, next))
+        return;
+    if (!approach(control, next))
+        control->fate[next] |= SL_PEER_LOST;
+    control->join.pause_ns = 2 * PROBE_NS; /* one attempt */
 }
 
 static void give_up(struct sl_control *control)
@@ -204,6 +242,7 @@ static void take_place(struct sl_control *control)
 {
     char text[64];
     control->takeover = SL_TAKEOVER_NONE;
+    sl_join_close(&control->join);
     if ((control->present + 1) * 2 > control->world)
         control->arbiter = sl_control_arbiter(control, 1);
     if (control->arbiter == NULL) {
@@ -239,7 +278,10 @@ uint64_t sl_takeover_timer(const struct sl_control *control)
 {
     if (control->takeover == SL_TAKEOVER_NONE || control->phase != SL_CONTROL_RUNNING)
         return UINT64_MAX;
-    return control->takeover == SL_TAKEOVER_WANTED ? 0 : control->takeover_at;
+    if (control->takeover == SL_TAKEOVER_WANTED)
+        return 0;
+    _Bool probes = control->takeover == SL_TAKEOVER_LEADING && control->probe_at < control->takeover_at;
+    return probes ? control->probe_at : control->takeover_at;
 }
 
 void sl_takeover_due(struct sl_control *control, uint64_t now)
@@ -250,6 +292,8 @@ void sl_takeover_due(struct sl_control *control, uint64_t now)
         pass_over(control);
     while (control->takeover == SL_TAKEOVER_WANTED)
         begin(control, now);
+    if (control->takeover == SL_TAKEOVER_LEADING)
+        probe(control, now);
     if (control->takeover == SL_TAKEOVER_LEADING &&
         (control->present + 1 == count_live(control) || control->takeover_at <= now))
         take_place(control);

@@ -3,10 +3,12 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -159,6 +161,53 @@ void test_ranks_end(struct test_ranks *ranks)
     }
     SL_IGNORE(rmdir(ranks->directory));
     sl_free(sl_mem_default(), ranks);
+}
+
+void test_give(struct test_ranks *ranks, uint32_t rank, uint32_t kind, uint64_t id, const char *text,
+               uint64_t timeout_ns)
+{
+    SL_ASSERT(sl_control_round(ranks->rank[rank].control, kind, id, text, strlen(text), timeout_ns) == SLUICE_OK);
+}
+
+void test_tell(struct test_ranks *ranks, uint32_t rank, uint32_t kind, uint64_t key, uint64_t a, uint64_t b)
+{
+    struct sl_note note = {.kind = kind, .key = key, .a = a, .b = b};
+    SL_ASSERT(sl_control_tell(ranks->rank[rank].control, &note) == SLUICE_OK);
+}
+
+/* --- ranks in processes of their own --- */
+
+pid_t test_rank_fork(struct test_ranks *ranks, uint32_t rank, int *ret_ready)
+{
+    int ends[2];
+    SL_ASSERT(pipe(ends) == 0);
+    pid_t child = fork();
+    SL_ASSERT(child >= 0);
+    if (child == 0) {
+        struct sl_control *control = NULL;
+        SL_IGNORE(close(ends[0]));
+        char good = sl_control_open(&ranks->rank[rank].config, &control) == SLUICE_OK;
+        if (write(ends[1], &good, 1) != 1)
+            _exit(1);
+        for (;;)
+            SL_IGNORE(pause());
+    }
+    SL_IGNORE(close(ends[1]));
+    *ret_ready = ends[0];
+    return child;
+}
+
+void test_rank_await(int ready)
+{
+    char good = 0;
+    SL_ASSERT(read(ready, &good, 1) == 1 && good == 1);
+    SL_IGNORE(close(ready));
+}
+
+void test_rank_kill(pid_t child)
+{
+    SL_ASSERT(kill(child, SIGKILL) == 0);
+    SL_ASSERT(waitpid(child, NULL, 0) == child);
 }
 
 /* --- waiting --- */

@@ -6,6 +6,7 @@
 #define SL_TESTS_RANKS_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "runtime/control/control.h"
 #include "support/log.h"
@@ -59,6 +60,17 @@ void test_ranks_end(struct test_ranks *ranks);
  * and does not end ends the test.
  */
 _Bool test_ranks_live(struct test_ranks *ranks, uint64_t round_timeout_ns);
+
+/* A part of a round, a note. */
+void test_give(struct test_ranks *ranks, uint32_t rank, uint32_t kind, uint64_t id, const char *text,
+               uint64_t timeout_ns);
+void test_tell(struct test_ranks *ranks, uint32_t rank, uint32_t kind, uint64_t key, uint64_t a, uint64_t b);
+
+/* Opens a rank in a child process, which then waits to be killed; `ready` is for await. */
+pid_t test_rank_fork(struct test_ranks *ranks, uint32_t rank, int *ret_ready);
+/* Until its open has returned; it must be good. */
+void test_rank_await(int ready);
+void test_rank_kill(pid_t child);
 
 /* Each waits at most 20 s; false when it did not come. */
 _Bool test_wait_rounds(struct test_rank *rank, uint32_t count);

@@ -3,8 +3,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "runtime/base/error.h"
 #include "support/ranks.h"
@@ -20,17 +18,6 @@ static struct test_ranks *opened(uint32_t world)
     return ranks;
 }
 
-static void give(struct test_ranks *ranks, uint32_t rank, uint64_t id, const char *text, uint64_t timeout_ns)
-{
-    cr_assert_eq(sl_control_round(ranks->rank[rank].control, 1, id, text, strlen(text), timeout_ns), SLUICE_OK);
-}
-
-static void tell(struct test_ranks *ranks, uint32_t rank, uint32_t kind, uint64_t key, uint64_t a, uint64_t b)
-{
-    struct sl_note note = {.kind = kind, .key = key, .a = a, .b = b};
-    cr_assert_eq(sl_control_tell(ranks->rank[rank].control, &note), SLUICE_OK);
-}
-
 static void failed(struct test_ranks *ranks, uint32_t rank, uint32_t rounds, sluice_status status, const char *part)
 {
     struct test_rank *r = &ranks->rank[rank];
@@ -44,9 +31,9 @@ static void failed(struct test_ranks *ranks, uint32_t rank, uint32_t rounds, slu
 Test(control, reduces_the_parts_of_all_ranks_in_rank_order)
 {
     struct test_ranks *ranks = opened(3);
-    give(ranks, 2, 7, "c", LONG);
-    give(ranks, 0, 7, "a", LONG);
-    give(ranks, 1, 7, "b", LONG);
+    test_give(ranks, 2, 1, 7, "c", LONG);
+    test_give(ranks, 0, 1, 7, "a", LONG);
+    test_give(ranks, 1, 1, 7, "b", LONG);
     for (uint32_t i = 0; i < 3; i++) {
         cr_assert(test_wait_rounds(&ranks->rank[i], 1));
         cr_assert_eq(ranks->rank[i].round_status, SLUICE_OK);
@@ -60,10 +47,10 @@ Test(control, reduces_the_parts_of_all_ranks_in_rank_order)
 Test(control, reduces_locally_in_a_world_of_one)
 {
     struct test_ranks *ranks = opened(1);
-    give(ranks, 0, 1, "a", LONG);
+    test_give(ranks, 0, 1, 1, "a", LONG);
     cr_assert(test_wait_rounds(&ranks->rank[0], 1));
     cr_assert_eq(ranks->rank[0].round_bytes, 1);
-    give(ranks, 0, 2, "!", LONG);
+    test_give(ranks, 0, 1, 2, "!", LONG);
     failed(ranks, 0, 2, SLUICE_MISMATCH, "rank 0 disagrees");
     test_ranks_end(ranks);
 }
@@ -71,8 +58,8 @@ Test(control, reduces_locally_in_a_world_of_one)
 Test(control, carries_parts_without_bytes)
 {
     struct test_ranks *ranks = opened(2);
-    give(ranks, 0, 1, "", LONG);
-    give(ranks, 1, 1, "", LONG);
+    test_give(ranks, 0, 1, 1, "", LONG);
+    test_give(ranks, 1, 1, 1, "", LONG);
     for (uint32_t i = 0; i < 2; i++) {
         cr_assert(test_wait_rounds(&ranks->rank[i], 1));
         cr_assert_eq(ranks->rank[i].round_status, SLUICE_OK);
@@ -84,9 +71,9 @@ Test(control, carries_parts_without_bytes)
 Test(control, gives_every_rank_the_error_of_the_reduction)
 {
     struct test_ranks *ranks = opened(3);
-    give(ranks, 0, 1, "a", LONG);
-    give(ranks, 1, 1, "!", LONG);
-    give(ranks, 2, 1, "c", LONG);
+    test_give(ranks, 0, 1, 1, "a", LONG);
+    test_give(ranks, 1, 1, 1, "!", LONG);
+    test_give(ranks, 2, 1, 1, "c", LONG);
     for (uint32_t i = 0; i < 3; i++)
         failed(ranks, i, 1, SLUICE_MISMATCH, "rank 1 disagrees in a round of kind 1");
     test_ranks_end(ranks);
@@ -100,7 +87,7 @@ Test(control, carries_a_part_of_64_mib_and_refuses_a_larger_one)
     struct test_ranks *ranks = opened(2);
     cr_assert_eq(sl_control_round(ranks->rank[1].control, 1, 1, part, bytes + 1, LONG), SLUICE_LIMIT);
     cr_assert_eq(sl_control_round(ranks->rank[1].control, 1, 1, part, bytes, LONG), SLUICE_OK);
-    give(ranks, 0, 1, "", LONG);
+    test_give(ranks, 0, 1, 1, "", LONG);
     for (uint32_t i = 0; i < 2; i++) {
         cr_assert(test_wait_rounds(&ranks->rank[i], 1));
         cr_assert_eq(ranks->rank[i].round_status, SLUICE_OK, "%s", ranks->rank[i].round_error.text);
@@ -113,16 +100,16 @@ Test(control, carries_a_part_of_64_mib_and_refuses_a_larger_one)
 Test(control, names_the_ranks_that_did_not_take_part_in_time_also_to_those_that_come_late)
 {
     struct test_ranks *ranks = opened(4);
-    give(ranks, 0, 1, "a", 100 * SLUICE_MILLISECOND);
-    give(ranks, 2, 1, "c", 100 * SLUICE_MILLISECOND);
+    test_give(ranks, 0, 1, 1, "a", 100 * SLUICE_MILLISECOND);
+    test_give(ranks, 2, 1, 1, "c", 100 * SLUICE_MILLISECOND);
     failed(ranks, 0, 1, SLUICE_TIMEOUT, "missing: 1, 3");
     failed(ranks, 2, 1, SLUICE_TIMEOUT, "missing: 1, 3");
-    give(ranks, 1, 1, "b", LONG);
+    test_give(ranks, 1, 1, 1, "b", LONG);
     failed(ranks, 1, 1, SLUICE_TIMEOUT, "missing: 1, 3");
-    give(ranks, 0, 2, "a", LONG); /* the next round is not touched by it */
-    give(ranks, 1, 2, "b", LONG);
-    give(ranks, 2, 2, "c", LONG);
-    give(ranks, 3, 2, "d", LONG);
+    test_give(ranks, 0, 1, 2, "a", LONG); /* the next round is not touched by it */
+    test_give(ranks, 1, 1, 2, "b", LONG);
+    test_give(ranks, 2, 1, 2, "c", LONG);
+    test_give(ranks, 3, 1, 2, "d", LONG);
     cr_assert(test_wait_rounds(&ranks->rank[3], 1));
     cr_assert_eq(ranks->rank[3].round_status, SLUICE_OK);
     test_ranks_end(ranks);
@@ -131,7 +118,7 @@ Test(control, names_the_ranks_that_did_not_take_part_in_time_also_to_those_that_
 Test(control, ends_open_rounds_when_it_is_closed)
 {
     struct test_ranks *ranks = opened(2);
-    give(ranks, 0, 1, "a", LONG);
+    test_give(ranks, 0, 1, 1, "a", LONG);
     test_ranks_close(ranks, 1);
     failed(ranks, 0, 1, SLUICE_CLOSED, "closed");
     test_ranks_end(ranks);
@@ -158,7 +145,7 @@ Test(control, grants_to_all_ranks_what_all_are_ready_for)
     for (uint32_t i = 0; i < 3; i++)
         join(ranks, i, 5, 4);
     for (uint32_t i = 0; i < 3; i++)
-        tell(ranks, i, SL_NOTE_READY, 5, 4, 0);
+        test_tell(ranks, i, SL_NOTE_READY, 5, 4, 0);
     for (uint32_t i = 0; i < 3; i++) {
         struct sl_note note;
         do
@@ -177,7 +164,7 @@ Test(control, sends_the_newest_of_many_ready_notes)
         join(ranks, i, 5, WINDOWS);
     for (uint64_t w = 1; w <= WINDOWS; w++)
         for (uint32_t i = 0; i < 2; i++)
-            tell(ranks, i, SL_NOTE_READY, 5, w, 0);
+            test_tell(ranks, i, SL_NOTE_READY, 5, w, 0);
     for (uint32_t i = 0; i < 2; i++) {
         uint64_t have = 0;
         while (have < WINDOWS)
@@ -192,7 +179,7 @@ Test(control, works_in_a_world_of_one_without_sockets)
 {
     struct test_ranks *ranks = opened(1);
     join(ranks, 0, 9, 2);
-    tell(ranks, 0, SL_NOTE_READY, 9, 2, 0);
+    test_tell(ranks, 0, SL_NOTE_READY, 9, 2, 0);
     uint64_t have = 0;
     while (have < 2)
         have = granted(ranks, 0, 9);
@@ -201,65 +188,25 @@ Test(control, works_in_a_world_of_one_without_sockets)
 
 /* --- losses --- */
 
-/* A rank in a child process, which then waits to be killed. */
-static pid_t start_rank(struct test_ranks *ranks, uint32_t rank, int *ready)
-{
-    int pipe_fds[2];
-    cr_assert_eq(pipe(pipe_fds), 0);
-    pid_t child = fork();
-    cr_assert_geq(child, 0);
-    if (child == 0) {
-        struct sl_control *control = NULL;
-        close(pipe_fds[0]);
-        char good = sl_control_open(&ranks->rank[rank].config, &control) == SLUICE_OK;
-        if (write(pipe_fds[1], &good, 1) != 1)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    close(pipe_fds[1]);
-    *ready = pipe_fds[0];
-    return child;
-}
-
-static pid_t start_child(struct test_ranks *ranks, int *ready)
-{
-    return start_rank(ranks, 1, ready);
-}
-
-static void child_is_ready(int ready)
-{
-    char good = 0;
-    cr_assert_eq(read(ready, &good, 1), 1);
-    cr_assert_eq(good, 1);
-    close(ready);
-}
-
-static void end_child(pid_t child)
-{
-    kill(child, SIGKILL);
-    cr_assert_eq(waitpid(child, NULL, 0), child);
-}
-
 Test(control, notices_a_killed_rank_at_once_and_tells_all)
 {
     struct test_ranks *ranks = test_ranks_new(3, LONG);
     int ready = -1;
     for (uint32_t i = 0; i < 3; i++)
         ranks->rank[i].config.heartbeat_ns = 60 * SLUICE_SECOND; /* not by silence */
-    pid_t child = start_child(ranks, &ready);
+    pid_t child = test_rank_fork(ranks, 1, &ready);
     test_ranks_open(ranks, 1 | 4);
-    child_is_ready(ready);
-    give(ranks, 0, 1, "a", LONG);
-    give(ranks, 2, 1, "c", LONG);
-    end_child(child);
+    test_rank_await(ready);
+    test_give(ranks, 0, 1, 1, "a", LONG);
+    test_give(ranks, 2, 1, 1, "c", LONG);
+    test_rank_kill(child);
     for (uint32_t i = 0; i < 3; i += 2) {
         struct sl_note note;
         cr_assert(test_wait_lost(&ranks->rank[i], 1, &note), "rank %u", i);
         cr_assert_eq(note.status, SLUICE_PEER_LOST);
         cr_assert_not_null(strstr(note.text, "rank 1 was lost"), "%s", note.text);
         failed(ranks, i, 1, SLUICE_PEER_LOST, "rank 1");
-        give(ranks, i, 2, "x", LONG);
+        test_give(ranks, i, 1, 2, "x", LONG);
         failed(ranks, i, 2, SLUICE_PEER_LOST, "rank 1");
     }
     test_ranks_end(ranks);
@@ -271,16 +218,16 @@ Test(control, notices_a_stopped_rank_by_its_silence)
     int ready = -1;
     for (uint32_t i = 0; i < 3; i++)
         ranks->rank[i].config.heartbeat_ns = 200 * SLUICE_MILLISECOND;
-    pid_t child = start_child(ranks, &ready);
+    pid_t child = test_rank_fork(ranks, 1, &ready);
     test_ranks_open(ranks, 1 | 4);
-    child_is_ready(ready);
+    test_rank_await(ready);
     kill(child, SIGSTOP);
     for (uint32_t i = 0; i < 3; i += 2) {
         struct sl_note note;
         cr_assert(test_wait_lost(&ranks->rank[i], 1, &note), "rank %u", i);
         cr_assert_not_null(strstr(note.text, "no sign of life in 5 heartbeats of 200 ms"), "%s", note.text);
     }
-    end_child(child);
+    test_rank_kill(child);
     test_ranks_end(ranks);
 }
 
@@ -291,172 +238,18 @@ Test(control, tells_the_others_when_rank_0_is_killed)
     struct sl_control_config zero = ranks->rank[0].config;
     ranks->rank[0].config = ranks->rank[1].config;
     ranks->rank[1].config = zero; /* the child opens the second place, which now is rank 0 */
-    pid_t child = start_child(ranks, &ready);
+    pid_t child = test_rank_fork(ranks, 1, &ready);
     test_ranks_open(ranks, 1 | 4);
-    child_is_ready(ready);
-    give(ranks, 2, 1, "c", LONG);
-    end_child(child);
+    test_rank_await(ready);
+    test_give(ranks, 2, 1, 1, "c", LONG);
+    test_rank_kill(child);
     struct sl_note note;
     cr_assert(test_wait_lost(&ranks->rank[1], 0, &note)); /* the first place reports as rank 1 */
     cr_assert(test_wait_lost(&ranks->rank[2], 0, &note));
     cr_assert_eq(note.status, SLUICE_PEER_LOST);
     failed(ranks, 2, 1, SLUICE_PEER_LOST, "rank 0 was lost");
-    give(ranks, 2, 2, "c", LONG);
+    test_give(ranks, 2, 1, 2, "c", LONG);
     failed(ranks, 2, 2, SLUICE_PEER_LOST, "rank 0 was lost");
-    test_ranks_end(ranks);
-}
-
-/* --- another rank in the place of rank 0 --- */
-
-/* Ranks [0, children) in processes of their own, the others here. */
-static struct test_ranks *opened_with_children(uint32_t world, uint32_t children, uint64_t heartbeat_ns, pid_t *pids)
-{
-    struct test_ranks *ranks = test_ranks_new(world, LONG);
-    int ready[TEST_RANKS_MAX];
-    for (uint32_t i = 0; i < world; i++)
-        ranks->rank[i].config.heartbeat_ns = heartbeat_ns;
-    for (uint32_t i = 0; i < children; i++)
-        pids[i] = start_rank(ranks, i, &ready[i]);
-    test_ranks_open(ranks, ((1u << world) - 1) & ~((1u << children) - 1));
-    for (uint32_t i = 0; i < children; i++)
-        child_is_ready(ready[i]);
-    return ranks;
-}
-
-/* Every rank of [first, world) hears that `lost` is gone and that the arbiter is on rank `host`. */
-static void all_hear(struct test_ranks *ranks, uint32_t first, uint32_t lost, uint32_t host)
-{
-    for (uint32_t i = first; i < ranks->world; i++) {
-        struct sl_note note;
-        do /* an earlier arbiter may have said it too */
-            cr_assert(test_wait_lost(&ranks->rank[i], lost, &note), "rank %u", i);
-        while (note.a != host + 1);
-        cr_assert_eq(note.status, SLUICE_PEER_LOST);
-    }
-}
-
-/* The first run of the first plan. */
-enum { FIRST_RUN = 0 };
-
-/* All stand with a version staged whole for whose decision they voted; one has seen the decision. */
-static void stand(struct test_ranks *ranks, uint32_t first, uint32_t saw)
-{
-    enum { VOTED = 1 << SL_PHASE_STAGED | 1 << SL_PHASE_DECIDE };
-    for (uint32_t i = first; i < ranks->world; i++) {
-        struct sl_note note = {.kind = SL_NOTE_STANDING, .key = FIRST_RUN, .a = 4, .c = VOTED, .f = 5};
-        note.d = i == saw ? VOTED : 1 << SL_PHASE_STAGED;
-        cr_assert_eq(sl_control_tell(ranks->rank[i].control, &note), SLUICE_OK);
-        tell(ranks, i, SL_NOTE_STANDING, SL_KEY_NONE, 0, 0);
-    }
-}
-
-static void all_have_outcome(struct test_ranks *ranks, uint32_t first, sluice_status status)
-{
-    for (uint32_t i = first; i < ranks->world; i++) {
-        struct sl_note note;
-        cr_assert(test_wait_note(&ranks->rank[i], SL_NOTE_OUTCOME, FIRST_RUN, &note), "rank %u", i);
-        cr_assert_eq(note.status, status, "rank %u: %s", i, note.text);
-    }
-}
-
-Test(control, lets_the_lowest_survivor_end_runs_when_rank_0_is_killed)
-{
-    pid_t pids[1];
-    struct test_ranks *ranks = opened_with_children(4, 1, 60 * SLUICE_SECOND, pids);
-    give(ranks, 2, 1, "c", LONG);
-    end_child(pids[0]);
-    all_hear(ranks, 1, 0, 1);
-    failed(ranks, 2, 1, SLUICE_PEER_LOST, "rank 0 was lost");
-    stand(ranks, 1, 3);
-    all_have_outcome(ranks, 1, SLUICE_OK); /* the decision that rank 3 saw holds for all */
-    give(ranks, 3, 2, "c", LONG);          /* a round needs every rank */
-    failed(ranks, 3, 1, SLUICE_PEER_LOST, "rank 0 was lost");
-    test_ranks_end(ranks);
-}
-
-Test(control, lets_the_lowest_survivor_end_runs_when_rank_0_is_silent)
-{
-    pid_t pids[1];
-    struct test_ranks *ranks = opened_with_children(3, 1, 200 * SLUICE_MILLISECOND, pids);
-    kill(pids[0], SIGSTOP);
-    all_hear(ranks, 1, 0, 1);
-    stand(ranks, 1, UINT32_MAX);
-    all_have_outcome(ranks, 1, SLUICE_PEER_LOST); /* nobody saw a decision */
-    end_child(pids[0]);
-    test_ranks_end(ranks);
-}
-
-Test(control, goes_on_to_the_next_survivor_when_the_successor_is_killed_too)
-{
-    pid_t pids[2];
-    struct test_ranks *ranks = opened_with_children(5, 2, 60 * SLUICE_SECOND, pids);
-    end_child(pids[0]);
-    all_hear(ranks, 2, 0, 1);
-    end_child(pids[1]);
-    all_hear(ranks, 2, 1, 2);
-    stand(ranks, 2, 4);
-    all_have_outcome(ranks, 2, SLUICE_OK);
-    test_ranks_end(ranks);
-}
-
-Test(control, passes_over_a_successor_that_was_killed_together_with_rank_0)
-{
-    pid_t pids[2];
-    struct test_ranks *ranks = opened_with_children(5, 2, 60 * SLUICE_SECOND, pids);
-    end_child(pids[1]);
-    end_child(pids[0]);
-    all_hear(ranks, 2, 1, 2); /* the last of the losses that it says */
-    test_ranks_end(ranks);
-}
-
-Test(control, passes_over_a_successor_that_is_silent_too)
-{
-    pid_t pids[2];
-    struct test_ranks *ranks = opened_with_children(5, 2, 200 * SLUICE_MILLISECOND, pids);
-    kill(pids[1], SIGSTOP); /* its listener still takes connections */
-    kill(pids[0], SIGSTOP);
-    all_hear(ranks, 2, 1, 2);
-    stand(ranks, 2, UINT32_MAX);
-    all_have_outcome(ranks, 2, SLUICE_PEER_LOST);
-    end_child(pids[0]);
-    end_child(pids[1]);
-    test_ranks_end(ranks);
-}
-
-Test(control, leaves_every_rank_alone_without_a_majority)
-{
-    pid_t pids[2];
-    struct test_ranks *ranks = opened_with_children(4, 2, 200 * SLUICE_MILLISECOND, pids);
-    end_child(pids[1]);
-    end_child(pids[0]);
-    for (uint32_t i = 2; i < 4; i++) {
-        struct sl_note note;
-        do
-            cr_assert(test_wait_lost(&ranks->rank[i], 1, &note), "rank %u", i);
-        while (note.a != 0);
-        cr_assert_eq(sl_control_round(ranks->rank[i].control, SL_ROUND_SURVIVORS, 1, "a", 1, LONG), SLUICE_OK);
-        failed(ranks, i, 1, SLUICE_STATE, "no other rank of the 4 has taken its place with a majority");
-    }
-    test_ranks_end(ranks);
-}
-
-Test(control, ends_rounds_of_survivors_without_the_part_of_a_rank_that_is_gone)
-{
-    pid_t pids[1];
-    struct test_ranks *ranks = opened_with_children(4, 1, 60 * SLUICE_SECOND, pids);
-    static const char *const texts[] = {"a", "b", "c", "d"};
-    end_child(pids[0]);
-    all_hear(ranks, 1, 0, 1);
-    for (uint32_t round = 1; round <= 2; round++) {
-        for (uint32_t i = 1; i < 4; i++)
-            cr_assert_eq(sl_control_round(ranks->rank[i].control, SL_ROUND_SURVIVORS, 9, texts[i], 1, LONG), SLUICE_OK);
-        for (uint32_t i = 1; i < 4; i++) {
-            cr_assert(test_wait_rounds(&ranks->rank[i], round));
-            cr_assert_eq(ranks->rank[i].round_status, SLUICE_OK, "%s", ranks->rank[i].round_error.text);
-            cr_assert_eq(ranks->rank[i].round_bytes, 3);
-            cr_assert_eq(memcmp(ranks->rank[i].round_data, "bcd", 3), 0);
-        }
-    }
     test_ranks_end(ranks);
 }
 
@@ -470,8 +263,8 @@ Test(control, takes_a_goodbye_for_no_loss_until_a_round_needs_the_rank)
         cr_assert_eq(note.status, SLUICE_CLOSED);
     }
     cr_assert(!test_log_has(&ranks->log, "was lost"));
-    give(ranks, 0, 1, "a", LONG);
-    give(ranks, 2, 1, "c", LONG);
+    test_give(ranks, 0, 1, 1, "a", LONG);
+    test_give(ranks, 2, 1, 1, "c", LONG);
     failed(ranks, 0, 1, SLUICE_PEER_LOST, "rank 1 is gone");
     failed(ranks, 2, 1, SLUICE_PEER_LOST, "rank 1 is gone");
     test_ranks_end(ranks);
