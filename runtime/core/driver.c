@@ -195,6 +195,7 @@ void sl_driver_engine_drain(struct sl_driver *driver)
     while ((turn = take_turn(driver)) != NULL) {
         struct sl_engine_event event = {.kind = SL_EVENT_GATE, .run = turn->run, .index = turn->config.gate_count - 1};
         sl_engine_event(driver->engine, &event, driver->now);
+        driver->chores |= driver->agreeing > 0; /* it may read its sources now */
         drain_actions(driver);
     }
 }

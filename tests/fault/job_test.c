@@ -92,7 +92,8 @@ Test(job, everything_at_once)
  * taken; a wake-up from a device that was left open; a set in use after an abort that failed; digests of a transfer
  * that had ended; a turn passed outside of an event; memory of digests after a failed allocation; a commit launched
  * while an abort was under way; the first run of the first plan when another rank took the arbiter's place;
- * digests that waited for those of a transfer which was cancelled.
+ * digests that waited for those of a transfer which was cancelled, and for a turn that came
+ * outside of an event.
  */
 Test(job, seeds_that_once_failed)
 {
@@ -109,6 +110,7 @@ Test(job, seeds_that_once_failed)
         {.seed = 39832, .faults = JOB_REFUSED | JOB_LATE},
         {.seed = 2221, .faults = JOB_FAULTS},
         {.seed = 1046198, .faults = JOB_AGAIN | JOB_CANCEL},
+        {.seed = 1412161, .faults = JOB_REFUSED | JOB_DEAF},
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         run_one(options[i].seed, options[i].faults);
