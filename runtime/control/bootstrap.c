@@ -15,6 +15,7 @@
 
 #include "runtime/control/control_state.h"
 
+#define LOOK_NS    (100 * SLUICE_MILLISECOND)
 #define VERDICT_NS (500 * SLUICE_MILLISECOND) /* a rank that joined waits this much longer for rank 0's words */
 
 /* --- words --- */
@@ -328,6 +329,23 @@ static void too_late(struct sl_control *control)
     sl_bootstrap_fail(control, &error); /* the deadline has passed: late comers get no grace */
 }
 
+static _Bool may_be_interrupted(const struct sl_control *control)
+{
+    return control->phase == SL_CONTROL_JOINING && control->config.interrupt != NULL;
+}
+
+/* A flag that a signal handler sets is all that an interrupt needs to be: it is looked at ten times a second. */
+static void look_for_interrupt(struct sl_control *control, uint64_t now)
+{
+    struct sluice_error error;
+    control->look_at = sl_deadline(now, LOOK_NS);
+    if (atomic_load(control->config.interrupt) == 0)
+        return;
+    SL_IGNORE(sl_error_set(&error, SLUICE_CANCELLED, "bootstrap", "interrupted while it waited for the other ranks"));
+    control->deadline = now;
+    sl_bootstrap_fail(control, &error);
+}
+
 uint64_t sl_bootstrap_timer(const struct sl_control *control)
 {
     uint64_t next = sl_accept_timer(&control->accept);
@@ -335,6 +353,8 @@ uint64_t sl_bootstrap_timer(const struct sl_control *control)
     next = join < next ? join : next;
     if (control->phase == SL_CONTROL_JOINING && control->deadline < next)
         next = control->deadline;
+    if (may_be_interrupted(control) && control->look_at < next)
+        next = control->look_at;
     if (control->phase == SL_CONTROL_REFUSING && control->refuse_at < next)
         next = control->refuse_at;
     return next;
@@ -344,6 +364,8 @@ void sl_bootstrap_due(struct sl_control *control, uint64_t now)
 {
     sl_accept_due(&control->accept, now);
     sl_join_due(&control->join, now);
+    if (may_be_interrupted(control) && control->look_at <= now)
+        look_for_interrupt(control, now);
     if (control->phase == SL_CONTROL_JOINING && control->deadline <= now)
         too_late(control);
     if (control->phase == SL_CONTROL_REFUSING && (control->refuse_at <= now || control->told >= control->world - 1))

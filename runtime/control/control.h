@@ -11,6 +11,8 @@
 #ifndef SL_CONTROL_CONTROL_H
 #define SL_CONTROL_CONTROL_H
 
+#include <stdatomic.h>
+
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/memory.h"
@@ -66,8 +68,9 @@ struct sl_control_config {
     sluice_allgather_fn allgather; /* NULL: TCP bootstrap by identity */
     void *allgather_user;
     uint64_t bootstrap_timeout_ns;
-    uint64_t heartbeat_ns; /* UINT64_MAX: none; a peer is lost after 5 silent intervals */
-    uint32_t runs_max;     /* live runs of the arbiter; 0: 256 */
+    const atomic_uint *interrupt; /* joining ends with CANCELLED once it is not 0; NULL: nobody interrupts */
+    uint64_t heartbeat_ns;        /* UINT64_MAX: none; a peer is lost after 5 silent intervals */
+    uint32_t runs_max;            /* live runs of the arbiter; 0: 256 */
     /*
      * What must not be shared between ranks, named so that equal texts mean the same device (a GPU's UUID). Two ranks
      * with one device are refused, both named. NULL or "": sharing is no fault.

@@ -117,6 +117,7 @@ struct sl_control {
     struct sl_accept accept;
     struct sl_join join;
     uint64_t deadline;  /* JOINING */
+    uint64_t look_at;   /* JOINING: for an interrupt */
     uint64_t refuse_at; /* REFUSING ends */
     uint64_t leave_at;  /* LEAVING ends */
     uint32_t told;      /* ranks that know that bootstrap failed */

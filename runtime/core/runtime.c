@@ -293,6 +293,7 @@ static sluice_status open_control(struct sluice_runtime *runtime, const struct s
         .allgather = options->allgather,
         .allgather_user = options->allgather_user,
         .bootstrap_timeout_ns = options->bootstrap_timeout_ns,
+        .interrupt = runtime->hooks.interrupt,
         .heartbeat_ns = options->heartbeat_ns,
         .device = options->device_shared ? NULL : runtime->driver.info.identity,
         .failure = failure,

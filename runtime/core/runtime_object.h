@@ -30,6 +30,7 @@ struct sl_runtime_hooks {
     const uint32_t *origin; /* by rank, as in the runtime */
     uint32_t origin_world;
     _Bool threadless;
+    const atomic_uint *interrupt; /* opening ends with CANCELLED once it is not 0; NULL: nobody interrupts */
 };
 
 /* How a round of a recovery ended; `data` belongs to who waits. */

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,4 +254,38 @@ Test(run_launcher, ranks_whose_tokens_differ_fail_and_show_neither)
         cr_assert_eq(statuses[r], 1, "rank %u: %s", r, err[r]);
     cr_assert_not_null(strstr(err[1], "token"), "%s", err[1]);
     says_no_token(2);
+}
+
+/* The rank catches SIGINT: from then on an interrupt is no plain death. */
+static _Bool catches_interrupts(uint32_t rank)
+{
+    char path[64], line[256];
+    unsigned long long caught = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)children[rank]);
+    FILE *file = fopen(path, "re");
+    cr_assert_not_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "SigCgt:", 7) == 0)
+            caught = strtoull(line + 7, NULL, 16);
+    cr_assert_eq(fclose(file), 0);
+    return (caught >> (SIGINT - 1) & 1) != 0;
+}
+
+/* Ranks 2 and 3 never come: rank 0 waits for them with the token written, rank 1 in its turn for rank 0's word. */
+Test(run_launcher, interrupted_ranks_end_at_once_and_leave_nothing)
+{
+    char token[320];
+    (void)snprintf(token, sizeof token, "%s/sluice-127.0.0.1:%s.token", folder, getenv("MASTER_PORT"));
+    for (uint32_t r = 0; r < 2; r++)
+        start_rank(r, 4, SMALL);
+    while (access(token, F_OK) != 0 || !catches_interrupts(0) || !catches_interrupts(1))
+        (void)sched_yield();
+    for (uint32_t r = 2; r-- > 0;)
+        cr_assert_eq(kill(children[r], SIGINT), 0);
+    finish_ranks(2);
+    for (uint32_t r = 0; r < 2; r++) {
+        cr_expect_eq(statuses[r], 130, "rank %u: status %d, %s", r, statuses[r], err[r]);
+        cr_expect_not_null(strstr(err[r], "interrupted"), "%s", err[r]);
+    }
+    cr_expect_eq(access(token, F_OK), -1);
 }

@@ -101,7 +101,8 @@ sluice_status run_rank_open(struct rank *rank)
         rank->device_opened = 1;
         rank->device_shared = options.device_shared;
     }
-    return sluice_runtime_open(&options, &rank->runtime);
+    const struct sl_runtime_hooks hooks = {.interrupt = &rank->job->board->stop};
+    return sl_runtime_open_with(&options, &hooks, &rank->runtime);
 }
 
 /* The plan's handle takes over the job's plan. */
