@@ -91,6 +91,15 @@ sluice_transfer *solo_submit(struct solo *solo, const struct sluice_transfer_opt
     return transfer;
 }
 
+const char *solo_explain(const sluice_transfer *transfer)
+{
+    static char words[1024];
+    do
+        cr_assert_gt(sluice_transfer_explain(transfer, words, sizeof words), 0u);
+    while (strstr(words, "has not answered") != NULL); /* in time: the machine is busy */
+    return words;
+}
+
 void solo_close(struct solo *solo)
 {
     sluice_plan_destroy(solo->plan);

@@ -43,6 +43,9 @@ struct sluice_transfer_options solo_options(struct solo *solo);
 sluice_transfer *solo_submit(struct solo *solo, const struct sluice_transfer_options *options);
 void solo_close(struct solo *solo);
 
+/* What the transfer waits for, in the words of its scheduler thread: all that was asked before has reached it then. */
+const char *solo_explain(const sluice_transfer *transfer);
+
 /* Waits until `count` events are there (asserts after 20 s). */
 void solo_await(struct solo *solo, uint32_t count);
 /* Waits for an event of that kind; returns its index. */

@@ -11,6 +11,7 @@
 #include "support/ranks.h"
 
 #define SHORT (300 * SLUICE_MILLISECOND)
+#define LONG  (30 * SLUICE_SECOND)
 
 static atomic_uint_fast64_t calls, fail_at; /* 0: none */
 
@@ -49,18 +50,21 @@ Test(sockets, survive_every_call_that_fails_once)
 {
     static struct test_memory memory;
     test_memory_install(&memory);
-    _Bool clean = 0;
+    _Bool clean = 0, nothing_failed = 0;
     uint64_t n = 1;
-    for (; n < 1000 && !clean; n++) {
-        struct test_ranks *ranks = test_ranks_new(2, SHORT); /* its own socket is not counted */
+    for (; n < 1000 && !clean; n += !nothing_failed) {
+        /* A pass in which nothing fails may be slow on a busy machine: it comes again, with time. */
+        const uint64_t patience = nothing_failed ? LONG : SHORT;
+        struct test_ranks *ranks = test_ranks_new(2, patience); /* its own socket is not counted */
         int64_t before = memory.live;
         atomic_store(&calls, 0);
         atomic_store(&fail_at, n);
-        _Bool good = test_ranks_live(ranks, SHORT);
-        clean = atomic_load(&calls) < n;
+        _Bool good = test_ranks_live(ranks, patience);
+        nothing_failed = atomic_load(&calls) < n;
+        clean = good && nothing_failed;
         atomic_store(&fail_at, 0);
         cr_assert_eq(memory.live, before, "call %lu: %ld blocks are left", n, (long)(memory.live - before));
-        cr_assert(good || !clean, "nothing failed, and yet it went wrong");
+        cr_assert(good || !nothing_failed || patience == SHORT, "nothing failed, and yet it went wrong");
         for (uint32_t i = 0; i < 2; i++)
             if (ranks->rank[i].opened != SLUICE_OK)
                 cr_assert_neq(ranks->rank[i].error.text[0], '\0', "call %lu: an error without words", n);
