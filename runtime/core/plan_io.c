@@ -8,6 +8,14 @@
 
 #include <string.h>
 
+static _Bool begins_json(const char *text, size_t bytes)
+{
+    size_t blanks = 0;
+    while (blanks < bytes && memchr(" \t\r\n", text[blanks], 4) != NULL)
+        blanks++;
+    return blanks < bytes && (text[blanks] == '{' || text[blanks] == '[');
+}
+
 sluice_status sl_plan_open(const char *path, struct sl_plan *ret_plan, struct sl_map *ret_map)
 {
     struct sl_map map;
@@ -17,6 +25,9 @@ sluice_status sl_plan_open(const char *path, struct sl_plan *ret_plan, struct sl
     _Bool binary = sl_plan_is_binary(map.data, map.bytes);
     if (binary)
         status = sl_plan_read_binary(map.data, map.bytes, path, ret_plan);
+    else if (!begins_json((const char *)map.data, map.bytes))
+        status =
+            sl_fail(SLUICE_PARSE, "plan", "%.300s: no plan file: it begins neither as a binary plan nor as JSON", path);
     else
         status = sl_plan_read_json((const char *)map.data, map.bytes, path, ret_plan);
     if (status != SLUICE_OK || !binary)

@@ -244,6 +244,10 @@ Test(run, refuses_bad_command_lines)
     tool_fails(2, "PLAN, --messages or --checkpoint is missing");
     RUN("--backend", "nope", SMALL);
     tool_fails(2, "no backend is called \"nope\"");
+    RUN("--backend", "host", "--ranks-per-gpu", "2", SMALL);
+    tool_fails(2, "--ranks-per-gpu is for --backend cuda");
+    RUN("model.safetensors");
+    tool_fails(2, "'model.safetensors' is a checkpoint: give it by --checkpoint, with --from and --to");
 }
 
 Test(run, refuses_bad_input)

@@ -104,7 +104,7 @@ Test(show, names_the_input_that_it_cannot_read)
     run("show", "/tmp", NULL);
     tool_fails(2, "/tmp");
     run("show", TOOL_PATH, NULL);
-    tool_fails(2, "line 1, column 1");
+    tool_fails(2, "no plan file: it begins neither as a binary plan nor as JSON");
 }
 
 /* --- hostile files --- */

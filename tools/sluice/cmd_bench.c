@@ -51,7 +51,7 @@ int cmd_bench(int argc, char **argv)
         tool_say("bench: no measurement given (see 'sluice bench --help')");
         return TOOL_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0)
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help();
     for (const struct tool_command *bench = benches; bench->name != NULL; bench++)
         if (strcmp(bench->name, argv[1]) == 0)

@@ -68,7 +68,7 @@ static const struct tool_option options[] = {
     {"timeout", "TIME", "most time that one refit may take (default none)", TIMEOUT},
     {"pace", "SIZE", "bytes per second of a rank (default unlimited)", PACE},
     {"ranks-per-gpu", "N", "cuda: how many ranks share a GPU", RANKS_PER_GPU},
-    {"recover", "WHO", "after the loss of a rank go on with the survivors, or with all: it is started again", RECOVER},
+    {"recover", "WHO", "after the loss of a rank go on with: survivors, or all (it is started again)", RECOVER},
     {"source-memory", "KIND", "cuda: where sources lie: device (default), pinned or pageable", SOURCE_MEMORY},
     {"destination-memory", "KIND", "the same for destinations", DESTINATION_MEMORY},
     {"trace", "FILE", "write Chrome/Perfetto JSON of all ranks", TRACE},
@@ -210,6 +210,18 @@ static _Bool open_checkpoint(struct tool_args *args, const struct run_options *o
     return status == SLUICE_OK;
 }
 
+/* A checkpoint where a plan is wanted is told by its name. */
+static _Bool is_checkpoint(const char *path)
+{
+    static const char *const ends[] = {".safetensors", ".safetensors.index.json"};
+    for (size_t i = 0; i < SL_COUNT(ends); i++) {
+        size_t length = strlen(path), tail = strlen(ends[i]);
+        if (length >= tail && strcmp(path + length - tail, ends[i]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 static _Bool open_input(struct tool_args *args, const struct run_options *opt, struct input *ret)
 {
     char **operands;
@@ -227,6 +239,8 @@ static _Bool open_input(struct tool_args *args, const struct run_options *opt, s
     if (opt->checkpoint != NULL)
         return open_checkpoint(args, opt, ret);
     const char *path = form == NULL ? tool_one_operand(args, "PLAN, --messages or --checkpoint") : NULL;
+    if (path != NULL && is_checkpoint(path))
+        return !tool_usage(args, "'%s' is a checkpoint: give it by --checkpoint, with --from and --to", path);
     return (form != NULL || path != NULL) && tool_input_open(args, path, opt->messages, &ret->plan);
 }
 

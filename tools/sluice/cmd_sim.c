@@ -350,6 +350,8 @@ static int run_faults(struct tool_args *args, const struct sim_options *opt, int
         return tool_usage(args, "--seed and --seeds are for --faults");
     if (operands > 0)
         return tool_usage(args, "--faults makes its own plans");
+    if (opt->compare || opt->timeline != NULL || opt->json)
+        return tool_usage(args, "--faults goes with --seed and --seeds alone");
     uint64_t seeds = opt->seeds;
     if (seeds == 0)
         seeds = opt->seed_given ? 1 : SEEDS_DEFAULT;
@@ -374,6 +376,8 @@ int cmd_sim(int argc, char **argv)
         return run_faults(&args, &opt, count);
     if (opt.compare && count > 0)
         return compare(&args, &opt, paths, count);
+    if (count > 1)
+        return tool_usage(&args, "several plans are for --compare");
     const char *path = tool_one_operand(&args, "PLAN");
     struct tool_input input;
     if (path == NULL || !tool_input_open(&args, path, NULL, &input))

@@ -18,7 +18,7 @@ static const struct tool_command commands[] = {
     {"run", cmd_run, "move a plan or a checkpoint between processes and verify it"},
     {"bench", cmd_bench, "measure on this machine"},
     {"info", cmd_info, "show versions, backends, devices and settings"},
-    {"make-checkpoint", cmd_make_checkpoint, NULL},
+    {"make-checkpoint", cmd_make_checkpoint, "write a small checkpoint, to try 'run --checkpoint' with"},
     {NULL, NULL, NULL},
 };
 
@@ -27,8 +27,7 @@ static int help(void)
     puts("Usage: sluice COMMAND [OPTIONS]\n\n"
          "Moves a model's weights from the ranks that train it to the ranks that serve it.\n\nCommands:");
     for (const struct tool_command *command = commands; command->name != NULL; command++)
-        if (command->help != NULL)
-            printf("  %-8s  %s\n", command->name, command->help);
+        printf("  %-15s  %s\n", command->name, command->help);
     puts("\n'sluice COMMAND --help' describes a command; 'sluice --version' shows the version.\n"
          "Exit status: 0 done, 1 failed at run time, 2 bad usage or input, 3 a hang was found, 130 interrupted.");
     return tool_finish(TOOL_OK);

@@ -105,6 +105,8 @@ sluice_status run_device_open(const struct run_buffers *buffers, const enum run_
     sluice_status status = find(options, &info, &device.ops);
     if (status == SLUICE_OK && device.ops == NULL && (kinds[0] != RUN_MEMORY_DEVICE || kinds[1] != RUN_MEMORY_DEVICE))
         return sl_fail(SLUICE_INVALID, "run", "--source-memory and --destination-memory are for --backend cuda");
+    if (status == SLUICE_OK && device.ops == NULL && ranks_per_gpu != 0)
+        return sl_fail(SLUICE_INVALID, "run", "--ranks-per-gpu is for --backend cuda");
     if (status != SLUICE_OK || device.ops == NULL)
         return status;
     uint32_t shared = ranks_per_gpu;

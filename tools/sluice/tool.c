@@ -113,6 +113,8 @@ int tool_finish(int status)
 
 /* --- help --- */
 
+#define HELP 'h'
+
 static void print_option(const struct tool_option *option)
 {
     char form[80];
@@ -129,21 +131,20 @@ static void print_help(const struct tool_syntax *syntax)
     printf("Usage: sluice %s %s\n\n%s\n\nOptions:\n", syntax->command, syntax->synopsis, syntax->about);
     for (const struct tool_option *option = syntax->options; option->name != NULL; option++)
         print_option(option);
-    print_option(&(struct tool_option){"help", NULL, "show this and exit", TOOL_LONG});
+    print_option(&(struct tool_option){"help", NULL, "show this and exit", HELP});
 }
 
 /* --- options --- */
-
-#define HELP (-3)
 
 void tool_begin(struct tool_args *args, const struct tool_syntax *syntax, int argc, char **argv)
 {
     *args = (struct tool_args){.syntax = syntax, .argc = argc, .argv = argv};
     size_t count = 0, letters = 0;
     args->shorts[letters++] = ':'; /* a missing argument is told from an unknown option */
+    args->shorts[letters++] = HELP;
     for (; syntax->options[count].name != NULL; count++) {
         const struct tool_option *option = &syntax->options[count];
-        SL_ASSERT(count < TOOL_OPTIONS_MAX);
+        SL_ASSERT(count < TOOL_OPTIONS_MAX && option->value != HELP);
         args->longs[count] = (struct option){option->name, option->argument != NULL, NULL, option->value};
         if (option->value >= TOOL_LONG)
             continue;

@@ -20,7 +20,7 @@ enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_HANG = 3, TO
 struct tool_command {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *help; /* NULL: not listed, for the project's own scripts */
+    const char *help;
 };
 
 int cmd_plan(int argc, char **argv);
