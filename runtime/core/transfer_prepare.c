@@ -27,6 +27,31 @@ static sluice_status check_resume(const struct sl_sealed *sealed, const struct s
     return SLUICE_OK;
 }
 
+static sluice_status check_gate(const struct sl_sealed *sealed, const struct sluice_gate *gate)
+{
+    if (gate == NULL || gate->runtime == sealed->runtime)
+        return SLUICE_OK;
+    return sl_fail(
+        SLUICE_INVALID, "submit",
+        "a gate was made with another runtime than the one that the plan is sealed on: make it with that one");
+}
+
+static sluice_status check_gates(const struct sl_sealed *sealed, const struct sluice_transfer_options *options)
+{
+    sluice_status status = check_gate(sealed, options->source_gate);
+    if (status == SLUICE_OK)
+        status = check_gate(sealed, options->consumer_gate);
+    for (size_t i = 0; i < options->param_gate_count && status == SLUICE_OK; i++) {
+        const struct sluice_param_gate *gate = &options->param_gates[i];
+        if (gate->gate == NULL || gate->role > SLUICE_ROLE_DESTINATION ||
+            gate->param >= sealed->plan->store.param_count)
+            return sl_fail(SLUICE_INVALID, "submit", "param_gates[%zu] names no gate, role or parameter of the plan",
+                           i);
+        status = check_gate(sealed, gate->gate);
+    }
+    return status;
+}
+
 static sluice_status check_options(const struct sl_sealed *sealed, const struct sluice_transfer_options *options)
 {
     uint32_t windows = sealed->schedule.rule.windows;
@@ -43,14 +68,8 @@ static sluice_status check_options(const struct sl_sealed *sealed, const struct 
                        "shadow memory holds %u of %u windows, so the version would not be atomic: raise shadow_bytes "
                        "of the seal on every destination rank, or set allow_torn",
                        sealed->staged, windows);
-    for (size_t i = 0; i < options->param_gate_count; i++) {
-        const struct sluice_param_gate *gate = &options->param_gates[i];
-        if (gate->gate == NULL || gate->role > SLUICE_ROLE_DESTINATION ||
-            gate->param >= sealed->plan->store.param_count)
-            return sl_fail(SLUICE_INVALID, "submit", "param_gates[%zu] names no gate, role or parameter of the plan",
-                           i);
-    }
-    return check_resume(sealed, options);
+    sluice_status status = check_gates(sealed, options);
+    return status == SLUICE_OK ? check_resume(sealed, options) : status;
 }
 
 /* A gate that is wanted, before gates are joined. */

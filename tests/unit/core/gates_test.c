@@ -146,3 +146,31 @@ Test(gates, of_buffers_that_no_task_touches_hold_nothing)
     sluice_gate_destroy(gate);
     solo_close(&solo);
 }
+
+Test(gates, of_another_runtime_are_refused)
+{
+    sluice_gate *gate = NULL;
+    sluice_transfer *transfer = NULL;
+    sluice_runtime *other = NULL;
+    struct sluice_runtime_options world_of_one = SLUICE_RUNTIME_OPTIONS_INIT;
+    world_of_one.backend = "host";
+    world_of_one.world = 1;
+    solo_open(&solo, NULL);
+    solo_seal(&solo, 1, 0);
+    cr_assert_eq(sluice_runtime_open(&world_of_one, &other), SLUICE_OK, "%s", sluice_last_error()->text);
+    cr_assert_eq(sluice_gate_host(other, &gate), SLUICE_OK);
+    const struct sluice_param_gate one = {.param = 1, .role = SLUICE_ROLE_SOURCE, .gate = gate};
+    for (int place = 0; place < 3; place++) {
+        struct sluice_transfer_options options = solo_options(&solo);
+        options.source_gate = place == 0 ? gate : NULL;
+        options.consumer_gate = place == 1 ? gate : NULL;
+        options.param_gates = &one;
+        options.param_gate_count = place == 2;
+        cr_expect_eq(sluice_submit(solo.plan, &options, &transfer), SLUICE_INVALID, "place %d", place);
+        cr_expect_not_null(strstr(sluice_last_error()->text, "another runtime"), "%s", sluice_last_error()->text);
+    }
+    cr_expect_eq(sluice_gate_reset(gate), SLUICE_OK, "no transfer uses it");
+    sluice_gate_destroy(gate);
+    sluice_runtime_close_wait(other);
+    solo_close(&solo);
+}
