@@ -41,7 +41,7 @@ sluice_build_test(load build_load $<TARGET_FILE:sluice>)
 sluice_build_test(symbols ${CMAKE_SOURCE_DIR}/tests/build/symbols.sh $<TARGET_FILE:sluice>
     ${CMAKE_SOURCE_DIR}/include/sluice)
 sluice_build_test(install ${CMAKE_SOURCE_DIR}/tests/build/install.sh ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND}
-    ${CMAKE_C_COMPILER} ${CMAKE_SOURCE_DIR}/tests/build/consumer)
+    ${CMAKE_C_COMPILER} ${CMAKE_CXX_COMPILER} ${CMAKE_SOURCE_DIR}/tests/build/consumer ${CMAKE_SOURCE_DIR}/README.md)
 sluice_build_test(missing_package ${CMAKE_SOURCE_DIR}/tests/build/missing_package.sh ${CMAKE_SOURCE_DIR}
     ${CMAKE_COMMAND} ${CMAKE_C_COMPILER})
 sluice_build_test(packages ${CMAKE_SOURCE_DIR}/tests/build/packages.sh ${CMAKE_SOURCE_DIR})

@@ -63,8 +63,7 @@ struct sluice_backend_info {
     uint32_t late_wake;                 /* 1: `wake` may come some hundred microseconds late, so looking early pays */
     /* By `describe`: equal texts are one device, whatever number processes know it by. "": ranks may share it. */
     char identity[SLUICE_IDENTITY_MAX];
-    uint64_t
-        transport_cpu_ns; /* by `describe`, when tracing: CPU time within calls of the transport's library so far */
+    uint64_t transport_cpu_ns;   /* by `describe`, when tracing: CPU time within calls of the transport so far */
     uint64_t host_staging_bytes; /* pinned memory that an open device has taken */
 };
 
@@ -270,8 +269,8 @@ struct sluice_backend_ops {
     /* Enqueues a copy set in a stream of the caller, in whose order it runs. Any thread; the set must stay open. */
     sluice_status (*copy_on)(struct sluice_set *set, void *stream);
     /*
-     * What only an open device knows: `identity`, `transport_cpu_ns`, `host_staging_bytes`; `channels`, unless variables
-     * of NCCL say other numbers. Any thread.
+     * What only an open device knows: `identity`, `transport_cpu_ns`, `host_staging_bytes`; `channels`, unless
+     * variables of NCCL say other numbers. Any thread.
      */
     void (*describe)(struct sluice_device *device, struct sluice_backend_info *ret);
     /*

@@ -4,6 +4,9 @@
  * - Status values, the detailed error, limits, data types, opaque handles.
  * - A function that returns `sluice_status` sets its outputs on success only.
  * - After a failed call, `sluice_last_error()` on the same thread has the detail.
+ * - Comments name the errors to expect of a call. Beside them every call may say INVALID (NULL or a value that does
+ *   not exist), NOMEM where it makes something, and FORKED in the child of a fork.
+ * - Structs with a `size` begin as SLUICE_..._INIT says; they may grow, and what a program does not know stays zero.
  * - Destructors return void and accept NULL.
  */
 #ifndef SLUICE_BASE_H
@@ -30,6 +33,21 @@ extern "C" {
 #define SLUICE_API
 #define SLUICE_NODISCARD
 #define SLUICE_PRINTF(format_arg, first_arg)
+#endif
+
+/* A struct that is all zero but for its `size`: what SLUICE_..._INIT expand to, in C and, from C++11 on, in C++. */
+#ifdef __cplusplus
+#define SLUICE_SIZED(type)                                                                                             \
+    ([] {                                                                                                              \
+        type sluice_sized = {};                                                                                        \
+        sluice_sized.size = sizeof(type);                                                                              \
+        return sluice_sized;                                                                                           \
+    }())
+#else
+#define SLUICE_SIZED(type)                                                                                             \
+    {                                                                                                                  \
+        .size = sizeof(type)                                                                                           \
+    }
 #endif
 
 /*
@@ -92,9 +110,9 @@ enum sluice_domain {
 
 /* One failure in full. `text` is one line: it names what failed and what to do. */
 struct sluice_error {
-    sluice_status status;
-    int32_t domain; /* enum sluice_domain */
-    int64_t native; /* errno, cudaError_t or ncclResult_t; 0 if none */
+    sluice_status status; /* SLUICE_OK: no failure, and the rest is empty */
+    int32_t domain;       /* enum sluice_domain */
+    int64_t native;       /* errno, cudaError_t or ncclResult_t; 0 if none */
     char where[SLUICE_ERROR_WHERE_MAX];
     char text[SLUICE_ERROR_TEXT_MAX];
 };

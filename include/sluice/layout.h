@@ -37,10 +37,7 @@ struct sluice_layout_options {
     uint64_t scale;         /* divides the row bytes of every task, rounded up to 16; 0 or 1: off */
 };
 
-#define SLUICE_LAYOUT_OPTIONS_INIT                                                                                     \
-    {                                                                                                                  \
-        sizeof(struct sluice_layout_options), 0, 0, 0, 0                                                               \
-    }
+#define SLUICE_LAYOUT_OPTIONS_INIT SLUICE_SIZED(struct sluice_layout_options)
 
 /*
  * Makes the plan that moves a model from layout `from` to layout `to`. `model` is a file (it has a '/' or

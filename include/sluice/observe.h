@@ -84,6 +84,8 @@ struct sluice_progress {
     uint64_t bytes_again;
 };
 
+#define SLUICE_PROGRESS_INIT SLUICE_SIZED(struct sluice_progress)
+
 enum sluice_transfer_state {
     SLUICE_TRANSFER_QUEUED = 0,
     SLUICE_TRANSFER_RUNNING = 1,
@@ -106,7 +108,7 @@ enum sluice_log_level {
 /* May be called from any library thread, one line without a newline; must not call the library. */
 typedef void (*sluice_log_fn)(enum sluice_log_level level, const char *topic, const char *text, void *user);
 
-/* Fills a snapshot. Any thread. `ret->size` must be set. */
+/* Fills a snapshot, which `ret` has room for as its `size` says. Any thread. INVALID: `ret->size` is not set. */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_transfer_progress(const sluice_transfer *transfer,
                                                                    struct sluice_progress *ret);
 

@@ -62,38 +62,46 @@ struct sluice_param {
     const char *name;   /* copied by the call; owned by the plan when returned */
 };
 
-/* A new, empty plan. `world` is 1..SLUICE_WORLD_MAX. Free with sluice_plan_destroy. */
+/* A new, empty plan. `world` is 1..SLUICE_WORLD_MAX. Free with sluice_plan_destroy. Errors: INVALID, NOMEM. */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_create(uint32_t world, sluice_plan **ret_plan);
 
 /*
  * Reads a plan file of either form (binary or JSON, told apart by the first bytes) and validates
- * it. Errors: IO, PARSE (with offset, or line and column), PLAN (names the task), LIMIT, NOMEM.
+ * it. Free with sluice_plan_destroy. Errors: IO, PARSE (with offset, or line and column), PLAN (names the task),
+ * LIMIT, NOMEM.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_load(const char *path, sluice_plan **ret_plan);
 
 /*
- * Writes a plan file: JSON when the name ends in ".json", else binary. The file appears whole or
- * not at all. Errors: IO, STATE (a partial plan cannot be written), NOMEM.
+ * Validates a plan and writes its file: JSON when the name ends in ".json", else binary. The file appears whole or
+ * not at all. Errors: IO, PLAN, STATE (a partial plan cannot be written), NOMEM.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_save(const sluice_plan *plan, const char *path);
 
-/* Drops the caller's reference. Transfers that run keep the plan alive. NULL is allowed. */
+/* Drops the caller's reference. Transfers that run keep the plan alive. NULL is allowed. Any thread. */
 SLUICE_API void sluice_plan_destroy(sluice_plan *plan);
 
 /* Parameters are added in id order: 0, 1, 2 ... Errors: INVALID, LIMIT, STATE (sealed), NOMEM. */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_add_param(sluice_plan *plan, const struct sluice_param *param);
 
-/* The size of one parameter's buffer on one rank; lets validation check bounds before binding. */
+/*
+ * The size of one parameter's buffer on one rank; lets validation check bounds before binding. Errors: INVALID, LIMIT,
+ * STATE (sealed), NOMEM; a buffer that is given twice, or of a parameter that is not there, is found by validation.
+ */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_add_buffer(sluice_plan *plan, uint32_t param, uint32_t rank,
                                                                  enum sluice_role role, uint64_t bytes);
 
-/* Adds a task of which both ends are known. Ids must be unique. */
+/*
+ * Adds a task of which both ends are known; it is copied. Ids must be unique. Errors: LIMIT, STATE (sealed, or the plan
+ * has halves), NOMEM; what is wrong with a task is found by validation.
+ */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_add_task(sluice_plan *plan, const struct sluice_task *task);
 
 /*
  * The rank's own half of a task, for callers where each rank knows only its own tasks. A repeated id
  * to the same peer gets part numbers in order of addition. A local task needs both calls. Parameters
- * that were not added are created with the region's dtype and an empty name.
+ * that were not added are created with the region's dtype and an empty name. Errors: INVALID (dtype, rank), LIMIT,
+ * STATE (sealed, or the plan has whole tasks), NOMEM; the rest is found by validation.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_add_send(sluice_plan *plan, uint64_t id, uint32_t param,
                                                                uint8_t dtype, uint32_t destination,
@@ -108,25 +116,43 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_add_recv(sluice_plan *plan
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_validate(const sluice_plan *plan);
 
-/* Counts, for programs that show a plan. Any thread on a plan that nobody changes. */
+/* What a plan holds. Any thread on a plan that nobody changes; 0 for NULL. */
+/* Ranks. */
 SLUICE_API uint32_t sluice_plan_world(const sluice_plan *plan);
+/* Tasks; of a partial plan this rank's halves. */
 SLUICE_API uint64_t sluice_plan_tasks(const sluice_plan *plan);
+/* Parameters: ids are 0 to this less one. */
 SLUICE_API uint32_t sluice_plan_params(const sluice_plan *plan);
 /* Bytes of all tasks. */
 SLUICE_API uint64_t sluice_plan_bytes(const sluice_plan *plan);
 
 /*
+ * One parameter, to find a program's tensor by its name. The name is the plan's, and stays where it is until the plan
+ * changes or is destroyed. Any thread on a plan that nobody changes. NOT_FOUND: no such parameter.
+ */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_param(const sluice_plan *plan, uint32_t param,
+                                                            struct sluice_param *ret_param);
+
+/*
+ * The size in bytes of a parameter's buffer on a rank, as the plan says; plans of the planner say it for every buffer
+ * that a task touches. NOT_FOUND: the plan names no such buffer. STATE: tasks or buffers were added since the plan was
+ * validated. Any thread on a plan that nobody changes.
+ */
+SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_buffer(const sluice_plan *plan, uint32_t param, uint32_t rank,
+                                                             enum sluice_role role, uint64_t *ret_bytes);
+
+/*
  * Says where this rank's buffer of a parameter is. The memory stays the caller's and must live until
- * the plan is destroyed or rebound; it may be device memory when the backend can reach it, and memory of any kind with cuda. Zero-byte
- * buffers may be NULL. Binding again replaces. The seal checks that every task has a buffer that is
- * large enough and that no destination overlaps another buffer. Errors: INVALID, STATE (sealed; use
- * rebind), NOMEM.
+ * the plan is destroyed or rebound; backend cuda takes memory of the device, pinned and pageable memory, the host
+ * backend memory of the process. Zero-byte buffers may be NULL. Binding again replaces. The seal checks that every
+ * task has a buffer that is large enough and that no destination overlaps another buffer. Errors: INVALID, STATE
+ * (sealed; use rebind), NOMEM.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_bind(sluice_plan *plan, uint32_t param, enum sluice_role role,
                                                            void *memory, uint64_t bytes);
 
 /*
- * Moves a binding of a sealed plan, without a new seal; the next submit uses it. Errors: INVALID, PLAN (too
+ * Moves a binding of a sealed plan, without a new seal; the next submit uses it. Any thread. Errors: INVALID, PLAN (too
  * small for its tasks, or overlaps another buffer), STATE (not sealed, not bound before, or a transfer of
  * this plan runs), NOMEM.
  */
@@ -159,10 +185,7 @@ struct sluice_seal_options {
      */
     uint64_t local_window_bytes;
 };
-#define SLUICE_SEAL_OPTIONS_INIT                                                                                       \
-    {                                                                                                                  \
-        .size = sizeof(struct sluice_seal_options)                                                                     \
-    }
+#define SLUICE_SEAL_OPTIONS_INIT SLUICE_SIZED(struct sluice_seal_options)
 
 /*
  * The plan for the ranks of a recovered runtime, or of one opened again: the tasks among them, with their new
@@ -181,23 +204,27 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_recover(const sluice_plan 
  * mismatch every rank has an error that names the first differing task, both sizes and both ranks,
  * and nothing was launched. What this rank can find out alone is the result of the call, without an
  * event; the other ranks then fail at once with this rank's words. After a failure the plan is as before.
- * Never blocks. `options` NULL: all defaults. Errors: INVALID, STATE, PLAN, NOMEM, LIMIT (31
+ * Never blocks; any thread. `options` are copied; NULL: all defaults. Errors: INVALID, STATE, PLAN, NOMEM, LIMIT (31
  * seals under way), CLOSED, POISONED, PEER_LOST, HANG (policy SINGLE).
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_seal(sluice_plan *plan, sluice_runtime *runtime,
                                                            const struct sluice_seal_options *options);
 
-/* The same and waits for the end, at most `timeout_ns` (0: the runtime's seal deadline). */
+/*
+ * The same and waits for the end, at most `timeout_ns` (0: the runtime's seal deadline). Errors: those of the call
+ * above, STATE (inside a callback), TIMEOUT, and what the ranks found out together: MISMATCH, LIMIT (staging),
+ * PEER_FAILED, PEER_LOST, DEVICE, TRANSPORT.
+ */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_seal_wait(sluice_plan *plan, sluice_runtime *runtime,
                                                                 const struct sluice_seal_options *options,
                                                                 uint64_t timeout_ns);
 
-/* Windows of a sealed plan; 0 before. */
+/* Windows of a sealed plan; 0 before. Any thread. */
 SLUICE_API uint32_t sluice_plan_windows(const sluice_plan *plan);
 
 /*
  * The first window that needs this parameter's buffer of that role on this rank; a gate on it must
- * not depend on any window at or after it. NOT_FOUND when no task touches it. Sealed plans only.
+ * not depend on any window at or after it. Any thread. NOT_FOUND: no task touches it. STATE: the plan is not sealed.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_first_window(const sluice_plan *plan, uint32_t param,
                                                                    enum sluice_role role, uint32_t *ret_window);

@@ -30,7 +30,10 @@ enum sluice_delivery {
  */
 typedef int (*sluice_allgather_fn)(const void *send, void *recv, size_t bytes, void *user);
 
-/* Zero means the default of a field. Settings of the environment fill what is zero. */
+/*
+ * Zero means the default of a field. Settings of the environment (docs/settings.md) fill what is zero. The struct and
+ * its texts need not outlive sluice_runtime_open; `event_base` and `user` stay in use.
+ */
 struct sluice_runtime_options {
     uint32_t size;
     uint32_t delivery;             /* enum sluice_delivery */
@@ -67,18 +70,17 @@ struct sluice_runtime_options {
     uint32_t queue_priority;    /* cuda: 0 low (default), 1 high */
     uint32_t trace;             /* 1: record node times for sluice_runtime_trace_write */
     uint32_t device_shared;     /* cuda: 0: two ranks on one GPU are refused, 1: it may be shared (docs/run.md) */
-    /* cuda: pinned memory that buffers in pageable memory are staged through, taken with the first one; default 64 MiB */
+    /* cuda: most pinned memory for staging buffers in pageable memory; taken with the first one; default 64 MiB */
     uint64_t host_staging_bytes_max;
 };
-#define SLUICE_RUNTIME_OPTIONS_INIT                                                                                    \
-    {                                                                                                                  \
-        .size = sizeof(struct sluice_runtime_options)                                                                  \
-    }
+#define SLUICE_RUNTIME_OPTIONS_INIT SLUICE_SIZED(struct sluice_runtime_options)
 
 /*
  * Opens a runtime and joins the other ranks; blocks until all are there, at most the bootstrap
- * deadline. Errors: CONFIG (names option or variable), TIMEOUT (names missing ranks), AUTH,
- * UNSUPPORTED (backend not usable: why), DEVICE, SYSTEM, NOMEM.
+ * deadline. `options` NULL: all defaults. End it with sluice_runtime_close_wait. Errors: CONFIG (names option or
+ * variable; two ranks on one GPU), INVALID (an option's value), TIMEOUT (names missing ranks), PEER_FAILED (another
+ * rank cannot take part: why), MISMATCH (another version or world there), AUTH, NOT_FOUND (no such backend),
+ * UNSUPPORTED (backend not usable: why), DEVICE, LIMIT, SYSTEM, NOMEM.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_runtime_open(const struct sluice_runtime_options *options,
                                                               sluice_runtime **ret_runtime);
@@ -88,8 +90,10 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_runtime_open(const struct sluic
  * then sluice_runtime_destroy may be called. Idempotent; allowed inside a callback.
  */
 SLUICE_API void sluice_runtime_close(sluice_runtime *runtime);
-/* Frees a closed runtime; waits for its threads. Handles of it may still be destroyed later. Not inside a callback of
- * this runtime. */
+/*
+ * Frees a closed runtime; waits for its threads. Handles of it may still be destroyed later. One thread, which is not
+ * inside a callback of this runtime (there it does nothing but log an error). NULL is allowed.
+ */
 SLUICE_API void sluice_runtime_destroy(sluice_runtime *runtime);
 /*
  * close, waits for the end, destroy. It dispatches events itself with FD delivery, and with an event_base
@@ -106,8 +110,9 @@ SLUICE_API void sluice_runtime_close_wait(sluice_runtime *runtime);
  * of the old runtime's ranks must be left; the loss of rank 0 is no different from another's.
  *
  * After success the old runtime is closing (sluice_runtime_close); destroy it before a plan is sealed on the new
- * one, which has nothing of a lost rank: a GPU takes the communicator of one runtime. After an error it is as it was, and the call may be repeated. To go on with all
- * ranks once the lost ones were started again, no call is needed: close, open as at first, sluice_plan_recover.
+ * one, which has nothing of a lost rank: a GPU takes the communicator of one runtime. After an error it is as it
+ * was, and the call may be repeated. To go on with all ranks once the lost ones were started again, no call is
+ * needed: close, open as at first, sluice_plan_recover.
  *
  * With an event_base call it where sluice_runtime_open is allowed. Not inside a callback, and not while another
  * thread closes the runtime. Errors: TIMEOUT (names the ranks that did not call), PEER_LOST (another loss came in
@@ -117,19 +122,24 @@ SLUICE_API void sluice_runtime_close_wait(sluice_runtime *runtime);
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_runtime_recover(sluice_runtime *runtime, uint64_t timeout_ns,
                                                                  sluice_runtime **ret_runtime);
 
+/* This rank's number, from 0. Any thread. */
 SLUICE_API uint32_t sluice_runtime_rank(const sluice_runtime *runtime);
+/* How many ranks there are; 0 for NULL. Any thread. */
 SLUICE_API uint32_t sluice_runtime_world(const sluice_runtime *runtime);
 /* The number that `rank` had in the world that was opened first; UINT32_MAX: no such rank. Any thread. */
 SLUICE_API uint32_t sluice_runtime_origin(const sluice_runtime *runtime, uint32_t rank);
-/* OK, or why no submit can run any more: POISONED, PEER_LOST, CLOSED, FORKED. */
+/* OK, or why no seal and no submit can run any more: POISONED, PEER_LOST, CLOSED, FORKED. Any thread. */
 SLUICE_API sluice_status sluice_runtime_status(const sluice_runtime *runtime);
 
-/* SLUICE_DELIVER_FD: readable while events wait. Owned by the runtime. -1 for other deliveries. */
+/* SLUICE_DELIVER_FD: readable while events wait. Owned by the runtime. -1 for other deliveries. Any thread. */
 SLUICE_API int sluice_runtime_fd(const sluice_runtime *runtime);
-/* Delivers all waiting events on the calling thread; returns how many. One thread at a time. */
+/* SLUICE_DELIVER_FD: delivers all waiting events on the calling thread; returns how many. One thread at a time. */
 SLUICE_API uint32_t sluice_dispatch(sluice_runtime *runtime);
 
-/* Writes what was traced so far as Chrome/Perfetto JSON (option `trace`). Errors: STATE, IO. */
+/*
+ * Writes what was traced so far as Chrome/Perfetto JSON (docs/run.md has the names). The file appears whole or not at
+ * all. Any thread. Errors: STATE (opened without the option `trace`), IO.
+ */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_runtime_trace_write(sluice_runtime *runtime, const char *path);
 
 /* The committed (or completed) version of a plan's destinations on this rank; 0 before. Any thread. */

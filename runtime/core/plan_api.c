@@ -185,6 +185,37 @@ uint64_t sluice_plan_bytes(const sluice_plan *plan)
     return bytes;
 }
 
+sluice_status sluice_plan_param(const sluice_plan *plan, uint32_t param, struct sluice_param *ret_param)
+{
+    if (plan == NULL || ret_param == NULL)
+        return sl_fail(SLUICE_INVALID, "plan", "a plan and a place for the parameter are needed");
+    if (param >= plan->store.param_count)
+        return sl_fail(SLUICE_NOT_FOUND, "plan", "parameter %u is not in the plan (it has %zu)", param,
+                       plan->store.param_count);
+    const struct sl_param *record = &plan->store.params[param];
+    *ret_param = (struct sluice_param){.id = param,
+                                       .dtype = record->dtype,
+                                       .bytes = record->bytes,
+                                       .row_bytes = record->row_bytes,
+                                       .name = sl_param_name(&plan->store, param)};
+    return SLUICE_OK;
+}
+
+sluice_status sluice_plan_buffer(const sluice_plan *plan, uint32_t param, uint32_t rank, enum sluice_role role,
+                                 uint64_t *ret_bytes)
+{
+    if (plan == NULL || ret_bytes == NULL)
+        return sl_fail(SLUICE_INVALID, "plan", "a plan and a place for the size are needed");
+    if (!plan->store.validated)
+        return sl_fail(SLUICE_STATE, "plan", "the plan was changed: validate it before you ask for its buffers");
+    uint64_t bytes = sl_buffer_bytes(&plan->store, rank, role, param);
+    if (bytes == UINT64_MAX)
+        return sl_fail(SLUICE_NOT_FOUND, "plan", "the plan has no %s buffer of parameter %u on rank %u",
+                       role == SLUICE_ROLE_SOURCE ? "source" : "destination", param, rank);
+    *ret_bytes = bytes;
+    return SLUICE_OK;
+}
+
 const struct sl_binding *sl_plan_binding(const struct sluice_plan *plan, uint32_t param, enum sluice_role role)
 {
     size_t index = 2 * (size_t)param + (size_t)role;

@@ -69,7 +69,7 @@ static void send_weights(uint32_t port)
 
 static void show(const struct app *app)
 {
-    struct sluice_progress progress = {.size = sizeof progress};
+    struct sluice_progress progress = SLUICE_PROGRESS_INIT;
     CHECK(sluice_transfer_progress(app->transfer, &progress));
     printf("window %u of %u, %u of %u parameters, %.1f MB\n", progress.windows_done, progress.windows_total,
            progress.params_done, progress.params_total, (double)progress.bytes_done / 1e6);

@@ -203,3 +203,26 @@ Test(plan_api, rebinds_without_a_seal_and_refuses_while_it_runs)
     sluice_gate_destroy(gate);
     solo_close(&solo);
 }
+
+Test(plan_api, tells_parameters_by_id_and_the_sizes_of_buffers)
+{
+    struct sluice_param param = {.id = 99};
+    uint64_t bytes = 99;
+    sluice_plan *plan = new_plan(2);
+    cr_assert_eq(sluice_plan_param(plan, 1, &param), SLUICE_OK);
+    cr_expect_eq(param.id, 1u);
+    cr_expect_eq(param.dtype, SLUICE_DTYPE_U8);
+    cr_expect_eq(param.bytes, (uint64_t)SOLO_BYTES);
+    cr_expect_str_eq(param.name, "layer.weight");
+    cr_expect_eq(sluice_plan_param(plan, 2, &param), SLUICE_NOT_FOUND);
+    cr_expect_eq(param.id, 1u, "outputs are set on success only");
+    cr_assert_eq(sluice_plan_add_buffer(plan, 0, 0, SLUICE_ROLE_SOURCE, SOLO_BYTES), SLUICE_OK);
+    cr_expect_eq(sluice_plan_buffer(plan, 0, 0, SLUICE_ROLE_SOURCE, &bytes), SLUICE_STATE);
+    cr_assert_eq(sluice_plan_validate(plan), SLUICE_OK, "%s", sluice_last_error()->text);
+    cr_assert_eq(sluice_plan_buffer(plan, 0, 0, SLUICE_ROLE_SOURCE, &bytes), SLUICE_OK);
+    cr_expect_eq(bytes, (uint64_t)SOLO_BYTES);
+    cr_expect_eq(sluice_plan_buffer(plan, 0, 0, SLUICE_ROLE_DESTINATION, &bytes), SLUICE_NOT_FOUND);
+    cr_expect_eq(sluice_plan_buffer(plan, 0, 7, SLUICE_ROLE_SOURCE, &bytes), SLUICE_NOT_FOUND);
+    cr_expect_eq(sluice_plan_buffer(NULL, 0, 0, SLUICE_ROLE_SOURCE, &bytes), SLUICE_INVALID);
+    sluice_plan_destroy(plan);
+}

@@ -27,6 +27,10 @@ Test(plan_layout, a_name_or_a_path_and_two_layouts_make_a_plan)
         cr_expect_eq(sluice_plan_tasks(plan), 7720);
         cr_expect_eq(sluice_plan_params(plan), 483);
         cr_expect_eq(sluice_plan_validate(plan), SLUICE_OK);
+        uint64_t bytes = 0;
+        cr_expect_eq(sluice_plan_buffer(plan, 0, 0, SLUICE_ROLE_SOURCE, &bytes), SLUICE_OK);
+        cr_expect_eq(bytes, UINT64_C(128256) / 8 * 8192 * 2, "an eighth of the embedding: %llu",
+                     (unsigned long long)bytes);
         sluice_plan_destroy(plan);
     }
 }
