@@ -191,8 +191,8 @@ struct sluice_seal_options {
  * The plan for the ranks of a recovered runtime, or of one opened again: the tasks among them, with their new
  * numbers, and this rank's bindings. `plan` is the one of the world that was opened first (of which the runtime
  * may have lost ranks again and again). The new plan is open. Where `plan` was sealed, its windows are cut as they
- * were, so that a transfer can go on (option `resume`): policy BALANCED, unless a rank is missing and the
- * pairs are in several blocks (docs/scheduling.md), others where no rank is missing.
+ * were, so that a transfer can go on (option `resume`), if no rank is missing, or the policy is BALANCED and the pairs
+ * are in one block (docs/scheduling.md); else everything moves.
  * Errors: INVALID, PLAN (for another world), LIMIT, NOMEM. Call it when no other thread uses `plan`.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_recover(const sluice_plan *plan, const sluice_runtime *runtime,

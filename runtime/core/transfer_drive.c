@@ -101,8 +101,7 @@ static void unlink_leaving(struct sl_driver *driver, struct sluice_transfer *tra
 
 /*
  * Nothing of it is left in the driver, but for one whose operations the device never gave back: it keeps its tables,
- * and with them its plan. RELEASED comes after its gates and buffers are free,
- * unless they never are.
+ * and with them its plan. RELEASED comes after its gates and buffers are free, unless they never are.
  */
 static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _Bool released)
 {

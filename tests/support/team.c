@@ -36,7 +36,10 @@ static int status_of(int state)
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
-/* The next child that ended, 0 after the deadline, -1 when there is none. SIGCHLD is blocked, so none is missed between the two calls. */
+/*
+ * The next child that ended, 0 after the deadline, -1 when there is none. SIGCHLD is blocked, so none is missed between
+ * the two calls.
+ */
 static pid_t next_ended(uint64_t deadline, int *ret_state)
 {
     sigset_t child;

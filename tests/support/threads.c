@@ -11,8 +11,8 @@ static _Bool read_thread(const char *id, struct test_thread *ret)
     char path[300], line[256];
     *ret = (struct test_thread){.id = (int)strtol(id, NULL, 10)};
     (void)snprintf(path, sizeof(path), "/proc/self/task/%s/status", id);
-    FILE *file = fopen(path, "re");
-    if (file == NULL || ret->id == 0)
+    FILE *file = ret->id != 0 ? fopen(path, "re") : NULL;
+    if (file == NULL)
         return 0;
     while (fgets(line, sizeof(line), file) != NULL) {
         if (strncmp(line, "Name:\t", 6) == 0)

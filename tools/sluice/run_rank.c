@@ -2,8 +2,8 @@
  * One rank of `sluice run`: opens a runtime, seals, and refits as often as asked.
  *
  * Invariants: sources are filled and destinations poisoned before each submit, and every destination byte
- * is verified after it, but for the refits that --verify ends leaves out; waiting is done in short slices, so that a stop is seen within one; whatever happens,
- * the seat says how this rank ended.
+ * is verified after it, but for the refits that --verify ends leaves out; waiting is done in short slices, so that a
+ * stop is seen within one; whatever happens, the seat says how this rank ended.
  */
 #include <time.h>
 #include <unistd.h>

@@ -39,8 +39,11 @@ enum sl_cuda_op_state {
 struct sl_cuda_op {
     struct sluice_op op;
     enum sl_cuda_op_state state;
-    uint64_t
-        record; /* GROUP: its place among the groups of its communicator. WAIT: the marker's record number that must be on its stream first */
+    /*
+     * GROUP: its place among the groups of its communicator. WAIT: the marker's record number that must be on its stream
+     * first.
+     */
+    uint64_t record;
     cudaEvent_t done;  /* owned by the ring position */
     cudaEvent_t begin; /* only when tracing */
     _Bool aborted;     /* was in flight when the communicator was aborted */
