@@ -250,7 +250,7 @@ static _Bool check_missed(struct sl_driver *driver)
     SL_IGNORE(sl_error_set(&error, SLUICE_NOMEM, "control", "out of memory for a message of the other ranks"));
     sl_seal_fail_all(driver, &error, 1);
     sl_driver_broken(driver, &error);
-    sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_ALONE, .error = &error});
+    sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_ALONE, .value = 1, .error = &error});
     return 1;
 }
 

@@ -231,6 +231,7 @@ void sl_engine_event(struct sl_engine *engine, const struct sl_engine_event *eve
         break;
     case SL_EVENT_ALONE:
         sl_engine_alone(engine, event->error);
+        engine->tell_standings |= event->value != 0;
         break;
     }
     sl_engine_desert(engine);

@@ -58,7 +58,9 @@ enum sl_engine_event_kind {
     SL_EVENT_TIME = 5,    /* a timer passed */
     SL_EVENT_ABORTED = 6, /* the backend's abort has ended: nothing is in flight (or error: POISONED) */
     SL_EVENT_BROKEN = 7,  /* device or transport failed: error */
-    SL_EVENT_ALONE = 8    /* nobody answers any more, or we shall not wait for it: error */
+    /* Nobody answers any more, or we shall not wait for it: error. value 1: whoever may ask for our standing will not be
+     * heard, so it is told now. */
+    SL_EVENT_ALONE = 8
 };
 
 /* VERIFY: the driver's: all ranks have compared the digests of the windows up to this one. */
