@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/backend/sim/sim.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 #define CUDA_MODULE "libsluice_cuda.so"
@@ -216,4 +217,30 @@ uint32_t sl_backend_list(struct sl_backend_entry *ret)
         list_one(linked[i].name, &ret[count++]);
     list_one("cuda", &ret[count++]);
     return count;
+}
+
+static uint64_t system_time(void *clock)
+{
+    (void)clock;
+    return sl_now(sl_clock_system());
+}
+
+static void wake_nobody(void *context)
+{
+    (void)context;
+}
+
+static void keep_error(const struct sluice_error *error)
+{
+    SL_IGNORE(sl_fail_copy(error));
+}
+
+struct sluice_backend_config sl_backend_config_alone(void)
+{
+    return (struct sluice_backend_config){.size = sizeof(struct sluice_backend_config),
+                                          .world = 1,
+                                          .abort_timeout_ns = SLUICE_SECOND,
+                                          .now = system_time,
+                                          .wake = wake_nobody,
+                                          .fail = keep_error};
 }

@@ -39,6 +39,12 @@ uint32_t sl_backend_list(struct sl_backend_entry *ret);
 _Bool sl_backend_module_path(const char *file, char *ret, size_t bytes);
 
 /*
+ * What a device is opened with where there is no runtime (tools, tests): rank 0 of 1 on device 0, the system's clock, an
+ * abort deadline of a second, errors in the caller's sluice_last_error, a `wake` that does nothing. Any thread.
+ */
+struct sluice_backend_config sl_backend_config_alone(void);
+
+/*
  * Loads one module by path; no other place is tried. The module stays loaded for the life of the process.
  * UNSUPPORTED with the loader's words. sl_backend_find uses it.
  */

@@ -25,22 +25,6 @@ struct rank {
     void *memory;
 };
 
-static uint64_t now(void *clock)
-{
-    (void)clock;
-    return sl_now(sl_clock_system());
-}
-
-static void wake(void *context)
-{
-    (void)context;
-}
-
-static void take_error(const struct sluice_error *error)
-{
-    SL_IGNORE(sl_fail_copy(error));
-}
-
 static void poll_once(struct rank *rank)
 {
     struct sluice_completion done;
@@ -60,15 +44,12 @@ static sluice_status await(struct rank *rank, uint64_t cookie)
 
 static void open_device(struct rank *rank)
 {
-    const struct sluice_backend_config config = {.size = sizeof config,
-                                                 .device = pair_apart ? rank->number : 0,
-                                                 .rank = rank->number,
-                                                 .world = 2,
-                                                 .max_ctas = 4,
-                                                 .abort_timeout_ns = 5 * SLUICE_SECOND,
-                                                 .now = now,
-                                                 .wake = wake,
-                                                 .fail = take_error};
+    struct sluice_backend_config config = sl_backend_config_alone();
+    config.device = pair_apart ? rank->number : 0;
+    config.rank = rank->number;
+    config.world = 2;
+    config.max_ctas = 4;
+    config.abort_timeout_ns = 5 * SLUICE_SECOND;
     must(sl_backend_find("cuda", &rank->ops), "backend");
     must(rank->ops->open(&config, &rank->device), "open");
     must(rank->ops->queue_open(rank->device, &rank->queue), "queue_open");
@@ -160,9 +141,9 @@ static int be_rank(struct team *team, uint32_t number, void *user)
     team_barrier(team);
     reach(&rank, moment);
     if (number == 0) {
-        uint64_t begin = now(NULL);
+        uint64_t begin = sl_now(sl_clock_system());
         abort_and_check(&rank, moment);
-        printf("aborts: %-18s ended after %.2f s\n", names[moment], (double)(now(NULL) - begin) / 1e9);
+        printf("aborts: %-18s ended after %.2f s\n", names[moment], (double)(sl_now(sl_clock_system()) - begin) / 1e9);
     }
     team_barrier(team);
     if (number != 0 && rank.group != NULL) {

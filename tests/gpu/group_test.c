@@ -9,7 +9,6 @@
 #include "runtime/backend/cuda/device.h"
 #include "runtime/backend/registry.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/error.h"
 
 static const struct sluice_backend_ops *ops;
 
@@ -18,30 +17,9 @@ static void must(sluice_status status, const char *what)
     cr_assert_eq(status, SLUICE_OK, "%s: %s: %s", what, sluice_status_name(status), sluice_last_error()->text);
 }
 
-static uint64_t now(void *clock)
-{
-    (void)clock;
-    return sl_now(sl_clock_system());
-}
-
-static void wake(void *context)
-{
-    (void)context;
-}
-
-static void take_error(const struct sluice_error *error)
-{
-    SL_IGNORE(sl_fail_copy(error));
-}
-
 static struct sluice_device *open_device(void)
 {
-    const struct sluice_backend_config config = {.size = sizeof config,
-                                                 .world = 1,
-                                                 .abort_timeout_ns = SLUICE_SECOND,
-                                                 .now = now,
-                                                 .wake = wake,
-                                                 .fail = take_error};
+    const struct sluice_backend_config config = sl_backend_config_alone();
     struct sluice_backend_info info = {.size = sizeof info};
     struct sluice_device *device = NULL;
     if (sl_backend_find("cuda", &ops) != SLUICE_OK)
@@ -66,8 +44,8 @@ static void wait_open(struct sluice_device *device)
 {
     struct sluice_completion completion;
     uint32_t count = 0;
-    uint64_t deadline = now(NULL) + 60 * SLUICE_SECOND;
-    while (count == 0 && now(NULL) < deadline)
+    uint64_t deadline = sl_now(sl_clock_system()) + 60 * SLUICE_SECOND;
+    while (count == 0 && sl_now(sl_clock_system()) < deadline)
         must(ops->poll(device, &completion, 1, &count), "poll");
     cr_assert_eq(count, 1);
     must(completion.status, "opening a communicator");
@@ -113,14 +91,14 @@ Test(group, an_operation_is_not_reported_while_the_device_has_it_though_the_abor
     must(ops->submit(queue, &fence), "submit");
     group->lent = 1;
     must(ops->abort(group), "abort");
-    uint64_t deadline = now(NULL) + 60 * SLUICE_SECOND;
-    while (group->state != SL_CUDA_GROUP_DEAD && now(NULL) < deadline)
+    uint64_t deadline = sl_now(sl_clock_system()) + 60 * SLUICE_SECOND;
+    while (group->state != SL_CUDA_GROUP_DEAD && sl_now(sl_clock_system()) < deadline)
         must(ops->poll(device, &completion, 1, &count), "poll");
     must(ops->poll(device, &completion, 1, &count), "poll");
     cr_expect_eq(count, 0);
     cr_expect(group->kept_aside);
     atomic_store(&released, 1);
-    while (count == 0 && now(NULL) < deadline)
+    while (count == 0 && sl_now(sl_clock_system()) < deadline)
         must(ops->poll(device, &completion, 1, &count), "poll");
     cr_expect_eq(count, 1);
     cr_expect_eq(completion.cookie, 2);

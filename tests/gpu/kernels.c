@@ -39,31 +39,10 @@ static void must(sluice_status status, const char *what)
     exit(1);
 }
 
-static uint64_t now(void *clock)
-{
-    (void)clock;
-    return sl_now(sl_clock_system());
-}
-
-static void wake(void *context)
-{
-    (void)context;
-}
-
-static void take_error(const struct sluice_error *error)
-{
-    SL_IGNORE(sl_fail_copy(error));
-}
-
 static void open_bench(struct bench *bench, uint32_t max_ctas)
 {
-    const struct sluice_backend_config config = {.size = sizeof config,
-                                                 .world = 1,
-                                                 .max_ctas = max_ctas,
-                                                 .abort_timeout_ns = SLUICE_SECOND,
-                                                 .now = now,
-                                                 .wake = wake,
-                                                 .fail = take_error};
+    struct sluice_backend_config config = sl_backend_config_alone();
+    config.max_ctas = max_ctas;
     const struct sluice_backend_ops *ops = bench->ops;
     must(ops->open(&config, &bench->device), "open");
     must(ops->queue_open(bench->device, &bench->queue), "queue_open");
@@ -94,8 +73,8 @@ static void run_op(struct bench *bench, const struct sluice_op *op)
     struct sluice_completion done;
     uint32_t got = 0;
     must(bench->ops->submit(bench->queue, op), "submit");
-    uint64_t deadline = now(NULL) + 60 * SLUICE_SECOND;
-    while (got == 0 && now(NULL) < deadline)
+    uint64_t deadline = sl_now(sl_clock_system()) + 60 * SLUICE_SECOND;
+    while (got == 0 && sl_now(sl_clock_system()) < deadline)
         must(bench->ops->poll(bench->device, &done, 1, &got), "poll");
     if (got == 0 || done.status != SLUICE_OK) {
         fprintf(stderr, "kernels: an operation did not end: %s\n", got == 0 ? "deadline" : done.error.text);

@@ -38,12 +38,6 @@ size_t rig_names(struct rig_name *ret, size_t max)
     return count;
 }
 
-static uint64_t now(void *clock)
-{
-    (void)clock;
-    return sl_now(sl_clock_system());
-}
-
 static void wake(void *context)
 {
     struct rig_rank *rank = context;
@@ -51,28 +45,23 @@ static void wake(void *context)
     eventfd_write(wake_fd, 1);
 }
 
-static void take_error(const struct sluice_error *error)
-{
-    SL_IGNORE(sl_fail_copy(error));
-}
-
 static void open_rank(struct rig *rig, uint32_t index)
 {
     struct rig_rank *rank = &rig->rank[index];
     rank->rig = rig;
     rank->rank = rig->first + index;
-    const struct sluice_backend_config config = {.size = sizeof(config),
-                                                 .device = index,
-                                                 .rank = rig->first + index,
-                                                 .world = rig->world,
-                                                 .trace = rig->trace,
-                                                 .abort_timeout_ns = SLUICE_SECOND,
-                                                 .now = rig->sim != NULL ? sl_sim_clock(rig->sim)->now : now,
-                                                 .clock = rig->sim,
-                                                 .wake = wake,
-                                                 .wake_context = rank,
-                                                 .extra = rig->sim,
-                                                 .fail = take_error};
+    struct sluice_backend_config config = sl_backend_config_alone();
+    config.device = index;
+    config.rank = rig->first + index;
+    config.world = rig->world;
+    config.trace = rig->trace;
+    config.wake = wake;
+    config.wake_context = rank;
+    config.extra = rig->sim;
+    if (rig->sim != NULL) {
+        config.now = sl_sim_clock(rig->sim)->now;
+        config.clock = rig->sim;
+    }
     must(rig->ops->open(&config, &rank->device), "open");
     for (uint32_t q = 0; q < rig->queues; q++)
         must(rig->ops->queue_open(rank->device, &rank->queues[q]), "queue_open");
@@ -233,7 +222,7 @@ static void sleep_until_woken(struct rig *rig, uint64_t deadline)
         return;
     }
     struct pollfd one = {.fd = wake_fd, .events = POLLIN};
-    uint64_t time = now(NULL);
+    uint64_t time = sl_now(sl_clock_system());
     poll(&one, 1, time < deadline ? (int)((deadline - time) / SLUICE_MILLISECOND) + 1 : 0);
     eventfd_t value;
     SL_IGNORE(eventfd_read(wake_fd, &value) != 0);
@@ -241,10 +230,10 @@ static void sleep_until_woken(struct rig *rig, uint64_t deadline)
 
 void rig_submit(struct rig_rank *rank, uint32_t queue, const struct sluice_op *op)
 {
-    uint64_t deadline = now(NULL) + LIMIT_NS;
+    uint64_t deadline = sl_now(sl_clock_system()) + LIMIT_NS;
     sluice_status status;
     while ((status = rank->rig->ops->submit(rank->queues[queue], op)) == SLUICE_AGAIN) {
-        cr_assert_lt(now(NULL), deadline, "the queue never had room again");
+        cr_assert_lt(sl_now(sl_clock_system()), deadline, "the queue never had room again");
         rig_poll(rank->rig);
         sleep_until_woken(rank->rig, deadline);
     }
@@ -329,9 +318,10 @@ void rig_poll(struct rig *rig)
 
 const struct rig_end *rig_wait_any(struct rig_rank *rank, uint64_t cookie)
 {
-    uint64_t deadline = now(NULL) + LIMIT_NS;
+    uint64_t deadline = sl_now(sl_clock_system()) + LIMIT_NS;
     while (!rig_ended(rank, cookie)) {
-        cr_assert_lt(now(NULL), deadline, "rank %u: operation %lu did not end", rank->rank, (unsigned long)cookie);
+        cr_assert_lt(sl_now(sl_clock_system()), deadline, "rank %u: operation %lu did not end", rank->rank,
+                     (unsigned long)cookie);
         sleep_until_woken(rank->rig, deadline);
     }
     const struct rig_end *end = &rank->ends[cookie];

@@ -11,38 +11,18 @@
 #include "runtime/base/random.h"
 #include "tool.h"
 
-static uint64_t now(void *clock)
-{
-    (void)clock;
-    return bench_now();
-}
-
 uint64_t bench_now(void)
 {
     return sl_now(sl_clock_system());
 }
 
-static void wake(void *context)
-{
-    (void)context;
-}
-
-static void take_error(const struct sluice_error *error)
-{
-    SL_IGNORE(sl_fail_copy(error));
-}
-
 sluice_status bench_device_open_on(struct bench_device *bench, const char *backend, uint32_t ctas)
 {
     struct sluice_backend_info info = {.size = sizeof info};
-    const struct sluice_backend_config config = {.size = sizeof config,
-                                                 .world = 1,
-                                                 .max_ctas = ctas,
-                                                 .trace = 1,
-                                                 .abort_timeout_ns = 5 * SLUICE_SECOND,
-                                                 .now = now,
-                                                 .wake = wake,
-                                                 .fail = take_error};
+    struct sluice_backend_config config = sl_backend_config_alone();
+    config.max_ctas = ctas;
+    config.trace = 1;
+    config.abort_timeout_ns = 5 * SLUICE_SECOND;
     sluice_status status = sl_backend_find(backend, &bench->ops);
     if (status == SLUICE_OK)
         status = bench->ops->query(&info);

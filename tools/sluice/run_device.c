@@ -11,28 +11,11 @@
 #include <string.h>
 
 #include "runtime/backend/registry.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "tool.h"
 
 /* Multiprocessors of all ranks of one GPU together: NCCL's kernels of all of them must be there at once. */
 enum { SHARED_CTAS = 64, SHARED_CTAS_MOST = 16, ONE_NODE_SINCE = 23000 };
-
-static uint64_t now(void *clock)
-{
-    (void)clock;
-    return sl_now(sl_clock_system());
-}
-
-static void wake(void *context)
-{
-    (void)context;
-}
-
-static void take_error(const struct sluice_error *error)
-{
-    SL_IGNORE(sl_fail_copy(error));
-}
 
 void run_share_gpu(uint32_t version, uint32_t ranks, uint32_t rank)
 {
@@ -117,13 +100,8 @@ sluice_status run_device_open(const struct run_buffers *buffers, const enum run_
         options->device_shared = 1;
     }
     uint32_t index = options->device != 0 ? options->device - 1 : local_rank % info.devices;
-    const struct sluice_backend_config config = {.size = sizeof config,
-                                                 .device = index,
-                                                 .world = 1,
-                                                 .abort_timeout_ns = SLUICE_SECOND,
-                                                 .now = now,
-                                                 .wake = wake,
-                                                 .fail = take_error};
+    struct sluice_backend_config config = sl_backend_config_alone();
+    config.device = index;
     status = device.ops->open(&config, &device.device);
     if (status == SLUICE_OK)
         status = take_memory(buffers, &device);
