@@ -5,6 +5,7 @@
  * agree; a message without room in the slot goes straight from or into user memory, or into shadow;
  * nothing of a window is shared with another one but staging memory.
  */
+#include "runtime/backend/strided.h"
 #include "runtime/core/sealed.h"
 
 static uint64_t round_up(uint64_t bytes)
@@ -133,11 +134,6 @@ static sluice_status build_pack(struct sl_sealed *sealed, const struct sl_view *
     return close_scratch(sealed, SLUICE_COPY_PACK, ret);
 }
 
-static uint64_t user_address(const struct sluice_strided *side)
-{
-    return side->address + side->begin;
-}
-
 _Bool sl_sealed_is_direct(const struct sl_sealed *sealed, const struct sl_piece *piece, _Bool receive)
 {
     const struct sl_driver *driver = sealed->driver;
@@ -156,7 +152,7 @@ static uint64_t message_address(const struct sl_sealed *sealed, uint32_t window,
     const struct sl_piece *piece = &sealed->schedule.pieces[message->first_piece];
     struct sluice_strided side =
         message->receive ? sl_sealed_destination(sealed, piece, landing) : user_side(sealed, piece, SLUICE_ROLE_SOURCE);
-    return user_address(&side);
+    return sl_cursor_at(&side, 0).address; /* the piece lies within one row, which need not be the first */
 }
 
 static void fill_message(const struct sl_sealed *sealed, uint32_t window, const struct sl_message *message,
