@@ -67,6 +67,14 @@ static void add_nodes(struct text *text, uint8_t pending)
     add(text, ")");
 }
 
+/* What a window that is ready here is not granted for. */
+static const char *lacking(const struct run *run)
+{
+    if (run->config.world_of_one)
+        return "its pace";
+    return run->pace.rate > 0 ? "other ranks or its pace" : "other ranks";
+}
+
 static void add_window(struct text *text, const struct run *run)
 {
     uint32_t total = run->config.windows;
@@ -83,7 +91,7 @@ static void add_window(struct text *text, const struct run *run)
     } else if (run->launched < run->granted) {
         add(text, "window %u of %u is granted, waits for its turn; granted %u", run->launched, total, run->granted);
     } else {
-        add(text, "window %u of %u is ready here, waits for other ranks; granted %u", run->launched, total,
+        add(text, "window %u of %u is ready here, waits for %s; granted %u", run->launched, total, lacking(run),
             run->granted);
         if (run->unready > 0)
             add(text, "; rank %u was not ready", run->unready_rank);

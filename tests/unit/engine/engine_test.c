@@ -252,6 +252,9 @@ Test(engine, a_world_of_one_keeps_its_pace)
     cr_assert_str_eq(bench_add(&bench, &run), "launch 0; STARTED");
     cr_assert_eq(sl_engine_timer(bench.engine), start + SLUICE_SECOND);
     cr_assert_str_eq(bench_time(&bench, SLUICE_SECOND - 1), "");
+    cr_assert_str_eq(bench_done(&bench, 0, 0, SL_NODE_GROUP), "");
+    cr_assert_str_eq(bench_explain(&bench, 0), "rank 2, plan 1 run 1, 1.000 s: window 1 of 3 is ready here, waits for "
+                                               "its pace; granted 1");
     cr_assert_str_eq(bench_time(&bench, 1), "launch 1");
     cr_assert_str_eq(bench_request(&bench, 0, SL_REQUEST_PACE, 0), "launch 2");
 }
@@ -318,6 +321,16 @@ Test(engine, words_for_what_a_run_waits_for)
     char text[8];
     cr_assert_eq(sl_engine_explain(bench.engine, 0, bench.now, text, sizeof text), strlen(bench_explain(&bench, 0)));
     cr_assert_str_eq(text, "rank 2,");
+}
+
+Test(engine, a_run_with_a_pace_says_that_it_may_wait_for_it)
+{
+    struct sl_run_config run = bench_run(&bench, 4);
+    run.pace = 1000000;
+    run.window_bytes = 1000000;
+    bench_add(&bench, &run);
+    cr_assert_str_eq(bench_explain(&bench, 0), "rank 2, plan 1 run 1, 0.000 s: window 0 of 4 is ready here, waits for "
+                                               "other ranks or its pace; granted 0");
 }
 
 Test(engine_memory, a_run_that_finds_no_memory_leaves_the_engine_as_it_was)
