@@ -101,9 +101,9 @@ static bool hook_merge(extent_hooks_t *hooks, void *low, size_t low_bytes, void 
                        bool committed, unsigned arena)
 {
     const struct sl_blocks *blocks = (const struct sl_blocks *)hooks;
-    (void)low_bytes, (void)high_bytes, (void)committed, (void)arena;
+    (void)low, (void)low_bytes, (void)high_bytes, (void)committed, (void)arena;
     for (size_t i = 0; i < blocks->count; i++)
-        if ((uint8_t *)high == blocks->list[i].base || (uint8_t *)low == blocks->list[i].base + blocks->list[i].bytes)
+        if ((uint8_t *)high == blocks->list[i].base)
             return 1; /* two blocks that happen to lie side by side */
     return 0;
 }

@@ -142,3 +142,47 @@ Test(blocks, when_there_are_no_more_blocks_the_answer_is_null_and_what_is_there_
     sl_blocks_free(blocks, again, MIB);
     sl_blocks_close(blocks);
 }
+
+/* Blocks that follow each other without a gap. */
+struct row {
+    uint8_t *memory;
+    size_t used;
+};
+
+static void *take_next(void *context, size_t bytes)
+{
+    struct row *row = context;
+    uint8_t *block = row->memory + row->used;
+    row->used += bytes;
+    return row->used <= (size_t)64 * MIB ? block : NULL;
+}
+
+static void leave(void *context, void *block, size_t bytes)
+{
+    (void)context, (void)block, (void)bytes;
+}
+
+Test(blocks, what_was_split_joins_again_in_a_block_that_follows_another)
+{
+    static const struct sl_block_ops row_ops = {take_next, leave};
+    enum { PARTS = 4, PART = MIB / 2 };
+    struct row row = {.used = 0};
+    struct sl_blocks *blocks = NULL;
+    void *parts[PARTS];
+    row.memory = mmap(NULL, (size_t)64 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq((void *)row.memory, MAP_FAILED);
+    cr_assert_eq(sl_blocks_open(sl_mem_default(), &row_ops, &row, &blocks), SLUICE_OK);
+    void *first = sl_blocks_alloc(blocks, 3 * MIB);
+    void *second = sl_blocks_alloc(blocks, 3 * MIB);
+    sl_blocks_free(blocks, second, 3 * MIB);
+    for (int i = 0; i < PARTS; i++)
+        parts[i] = sl_blocks_alloc(blocks, PART);
+    for (int i = 0; i < PARTS; i++)
+        sl_blocks_free(blocks, parts[i], PART);
+    second = sl_blocks_alloc(blocks, 3 * MIB);
+    cr_expect_leq(sl_blocks_taken(blocks), (uint64_t)8 * MIB, "no third block");
+    sl_blocks_free(blocks, second, 3 * MIB);
+    sl_blocks_free(blocks, first, 3 * MIB);
+    sl_blocks_close(blocks);
+    cr_assert_eq(munmap(row.memory, (size_t)64 * MIB), 0);
+}
