@@ -63,8 +63,9 @@ static void ring_push(struct sl_driver *driver, struct sl_launch launch)
 void sl_launch_window(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t window)
 {
     _Bool last = !transfer->config.commit && window + 1 == transfer->config.windows;
-    ring_push(driver,
-              (struct sl_launch){.transfer = transfer, .window = window, .step = STEP_CHECK_SOURCE, .last = last});
+    /* The plan's tables know nothing of windows that a transfer skips. */
+    enum step first = window < transfer->skipped ? STEP_TAIL : STEP_CHECK_SOURCE;
+    ring_push(driver, (struct sl_launch){.transfer = transfer, .window = window, .step = first, .last = last});
 }
 
 void sl_launch_commit(struct sl_driver *driver, struct sluice_transfer *transfer)

@@ -173,6 +173,43 @@ Test(resume, begins_anew_where_windows_are_cut_otherwise)
     many_run(&many, 2, cut_anew);
 }
 
+/* All windows are everywhere: the transfer ends by its digests alone, and nothing of its buffers is touched. */
+static void has_all(struct many_rank *rank)
+{
+    struct sluice_seal_options seal = small_windows();
+    struct sluice_progress progress = {.size = sizeof progress};
+    struct sluice_transfer_options options = many_options(rank);
+    options.version = 7;
+    many_plan(rank, 1, PARAMS, BYTES);
+    many_fill(rank, OLD);
+    many_seal(rank, &seal);
+    many_meet(rank);
+    many_complete(many_submit(rank->plan, &options));
+    replace_plan(rank);
+    fill_sources(rank, NEW);
+    options.resume = 1;
+    options.resume_windows = sluice_plan_windows(rank->plan);
+    options.verify = 1;
+    for (uint32_t round = 0; round < 10; round++) {
+        options.version = 8 + round;
+        many_meet(rank);
+        sluice_transfer *transfer = many_submit(rank->plan, &options);
+        cr_expect_eq(sluice_transfer_wait(transfer, UINT64_MAX), SLUICE_OK, "%s", sluice_last_error()->text);
+        cr_expect_eq(sluice_transfer_progress(transfer, &progress), SLUICE_OK);
+        cr_expect_eq(progress.windows_skipped, options.resume_windows);
+        cr_expect_eq(progress.bytes_done, 0u);
+        sluice_transfer_destroy(transfer);
+        many_meet(rank);
+        cr_expect(many_holds(rank, OLD));
+    }
+    many_drop(rank);
+}
+
+Test(resume, moves_nothing_where_all_ranks_have_all_windows)
+{
+    many_run(&many, 3, has_all);
+}
+
 static void refused(struct many_rank *rank)
 {
     struct sluice_seal_options seal = small_windows();
