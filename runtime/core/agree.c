@@ -112,9 +112,11 @@ static void answer_alone(struct sl_driver *driver, const struct sluice_transfer 
     sl_free(mem, data);
 }
 
+/* Where the round ends at once, the transfer may be over and gone with it. */
 static void give(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t kind, _Bool takes_part)
 {
     size_t words = 0;
+    struct sl_mem *mem = driver->config.mem;
     struct sluice_error error = {.status = SLUICE_NOMEM, .text = "out of memory for a round of the transfer"};
     transfer->agree.given |= (uint8_t)(1u << (kind - SL_ROUND_CHANGED));
     uint64_t *part = new_part(transfer, kind, &words);
@@ -132,7 +134,7 @@ static void give(struct sl_driver *driver, struct sluice_transfer *transfer, uin
         sl_error_take(&error);
         sl_agree_round_ended(driver, kind, transfer->config.key, &error, NULL, 0);
     }
-    sl_free(transfer->runtime->mem, part);
+    sl_free(mem, part);
 }
 
 static _Bool given(const struct sluice_transfer *transfer, uint32_t kind)
