@@ -1,8 +1,9 @@
 /*
  * One device through the backend table: who may have its communicator, what an abort that comes back too late leaves
- * behind, and whose memory the device takes.
+ * behind, whose memory the device takes, and that no other GPU gets a context.
  */
 #include <criterion/criterion.h>
+#include <cuda.h>
 #include <sched.h>
 #include <string.h>
 
@@ -133,4 +134,29 @@ Test(group, memory_of_another_gpu_is_refused_by_name)
     ops->close(device);
     cr_assert_eq(cudaFree(memory[0]), cudaSuccess);
     cr_assert_eq(cudaFree(memory[1]), cudaSuccess);
+}
+
+Test(group, no_context_appears_on_another_gpu)
+{
+    CUresult (*state)(CUdevice, unsigned *, int *) = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+    unsigned flags = 0;
+    int gpus = 0, active = 1;
+    cr_assert_eq(cudaGetDeviceCount(&gpus), cudaSuccess);
+    if (gpus < 2)
+        cr_skip_test("two GPUs are needed, there are %d", gpus);
+    struct sluice_device *device = open_device();
+    struct sluice_queue *queue = NULL;
+    struct sluice_group *group = NULL;
+    must(ops->queue_open(device, &queue), "queue_open");
+    must(open_group(device, &group), "group_open");
+    wait_open(device);
+    cr_assert_eq(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", (void **)&state, 12000,
+                                                  cudaEnableDefault, &found),
+                 cudaSuccess);
+    cr_assert_eq(state(1, &flags, &active), CUDA_SUCCESS);
+    cr_expect_eq(active, 0);
+    ops->queue_close(queue);
+    ops->group_close(group);
+    ops->close(device);
 }
