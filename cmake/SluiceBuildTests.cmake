@@ -38,6 +38,12 @@ function(sluice_build_test name)
 endfunction()
 
 sluice_build_test(load build_load $<TARGET_FILE:sluice>)
+# The same in a program whose own allocator is another one.
+find_library(SLUICE_OTHER_ALLOCATOR jemalloc)
+if(SLUICE_OTHER_ALLOCATOR)
+  sluice_build_test(load_other_allocator build_load $<TARGET_FILE:sluice>)
+  set_tests_properties(build_load_other_allocator PROPERTIES ENVIRONMENT LD_PRELOAD=${SLUICE_OTHER_ALLOCATOR})
+endif()
 sluice_build_test(symbols ${CMAKE_SOURCE_DIR}/tests/build/symbols.sh $<TARGET_FILE:sluice>
     ${CMAKE_SOURCE_DIR}/include/sluice)
 sluice_build_test(install ${CMAKE_SOURCE_DIR}/tests/build/install.sh ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND}

@@ -78,7 +78,10 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_load(const char *path, slu
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_plan_save(const sluice_plan *plan, const char *path);
 
-/* Drops the caller's reference. Transfers that run keep the plan alive. NULL is allowed. Any thread. */
+/*
+ * Drops the caller's reference. Transfers that run keep the plan alive. NULL is allowed. Any thread. Of a plan that was
+ * sealed the child of a fork drops nothing.
+ */
 SLUICE_API void sluice_plan_destroy(sluice_plan *plan);
 
 /* Parameters are added in id order: 0, 1, 2 ... Errors: INVALID, LIMIT, STATE (sealed), NOMEM. */

@@ -48,7 +48,10 @@ SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_open(sluice_gate *gate);
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_gate_reset(sluice_gate *gate);
 /* Re-checks a gate of kind value or query now instead of at the next poll; nothing for a host gate. Any thread. */
 SLUICE_API void sluice_gate_poke(sluice_gate *gate);
-/* Drops the caller's reference; transfers hold their own, so it may follow the submit. NULL is allowed. */
+/*
+ * Drops the caller's reference; transfers hold their own, so it may follow the submit. NULL is allowed. The child of a
+ * fork drops nothing.
+ */
 SLUICE_API void sluice_gate_destroy(sluice_gate *gate);
 
 /* Where received bytes go first. */
@@ -135,7 +138,7 @@ SLUICE_API void sluice_transfer_error(const sluice_transfer *transfer, struct sl
 /*
  * Drops the caller's reference; a live transfer runs on. No callback of it runs after this returns
  * (inside a callback: after that one). On another thread it waits for the callback that is running, so
- * hold no lock that the callback takes.
+ * hold no lock that the callback takes. The child of a fork drops nothing.
  */
 SLUICE_API void sluice_transfer_destroy(sluice_transfer *transfer);
 

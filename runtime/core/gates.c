@@ -252,5 +252,7 @@ void sluice_gate_poke(sluice_gate *gate)
 
 void sluice_gate_destroy(sluice_gate *gate)
 {
-    sl_gate_release(gate);
+    /* What a gate's owner drops is the parent's, in the child of a fork. */
+    if (gate != NULL && sl_runtime_check(gate->runtime, "gate") == SLUICE_OK)
+        sl_gate_release(gate);
 }

@@ -5,6 +5,7 @@
  * are set on success only. Counting functions read a store that nobody changes.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/core/plan_io.h"
 #include "runtime/core/plan_object.h"
@@ -102,9 +103,19 @@ void sl_plan_unuse(struct sluice_plan *plan)
     sl_plan_release(plan);
 }
 
+sluice_status sl_plan_check(const struct sluice_plan *plan, const char *where)
+{
+    int owner = atomic_load(&plan->owner);
+    if (owner == 0 || owner == (int)getpid())
+        return SLUICE_OK;
+    return sl_fail(SLUICE_FORKED, where, "the plan was sealed by process %d and is used in its child %d", owner,
+                   (int)getpid());
+}
+
 void sluice_plan_destroy(sluice_plan *plan)
 {
-    sl_plan_unuse(plan);
+    if (plan != NULL && sl_plan_check(plan, "plan") == SLUICE_OK)
+        sl_plan_unuse(plan);
 }
 
 sluice_status sluice_plan_add_param(sluice_plan *plan, const struct sluice_param *param)

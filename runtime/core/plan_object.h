@@ -38,6 +38,7 @@ struct sluice_plan {
     atomic_uint state;    /* enum sl_plan_state */
     atomic_uint_fast64_t version;
     atomic_uint_fast32_t windows; /* 0 before the seal */
+    atomic_int owner;             /* the process in which it was sealed; 0: in none */
     struct sl_sealed *sealed;     /* while being sealed and after; NULL once its runtime has closed */
     struct sl_rule cuts;          /* of the last seal; windows 0: never sealed */
     struct sl_rule resumes;       /* of the plan that this one recovers; windows 0: none */
@@ -47,6 +48,11 @@ struct sluice_plan {
 
 /* A plan with one reference and an empty store; NOMEM. The file readers fill `store` and `map`. */
 sluice_status sl_plan_object_new(uint32_t world, struct sluice_plan **ret);
+/*
+ * FORKED in the child of a fork, for a plan that was sealed before: a thread that is not here may hold its lock. To be
+ * asked before the lock is taken.
+ */
+sluice_status sl_plan_check(const struct sluice_plan *plan, const char *where);
 void sl_plan_keep(struct sluice_plan *plan);
 void sl_plan_release(struct sluice_plan *plan);
 void sl_plan_use(struct sluice_plan *plan);

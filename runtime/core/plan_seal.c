@@ -39,6 +39,8 @@ static sluice_status fill_options(const struct sluice_runtime *runtime, const st
 static sluice_status take_state(struct sluice_plan *plan)
 {
     sluice_status status = SLUICE_OK;
+    if (sl_plan_check(plan, "seal") != SLUICE_OK)
+        return SLUICE_FORKED;
     pthread_mutex_lock(&plan->lock);
     if (atomic_load(&plan->state) != SL_PLAN_OPEN)
         status = sl_fail(SLUICE_STATE, "seal", "the plan is sealed or being sealed already");
@@ -170,6 +172,8 @@ static void set_state(struct sluice_plan *plan, struct sl_sealed *sealed, enum s
 {
     pthread_mutex_lock(&plan->lock);
     plan->sealed = sealed;
+    if (sealed != NULL)
+        atomic_store(&plan->owner, (int)sealed->runtime->pid);
     atomic_store(&plan->state, state);
     pthread_mutex_unlock(&plan->lock);
 }
@@ -283,6 +287,8 @@ sluice_status sluice_plan_first_window(const sluice_plan *plan, uint32_t param, 
         return sl_fail(SLUICE_INVALID, "plan", "no such parameter or role, or no place for the window");
     struct sluice_plan *own = (struct sluice_plan *)(uintptr_t)plan; /* for its lock */
     uint32_t window = UINT32_MAX;
+    if (sl_plan_check(plan, "plan") != SLUICE_OK)
+        return SLUICE_FORKED;
     pthread_mutex_lock(&own->lock);
     _Bool sealed = own->sealed != NULL && atomic_load(&own->state) == SL_PLAN_SEALED;
     if (sealed)
@@ -323,6 +329,8 @@ static sluice_status rebind_locked(struct sluice_plan *plan, uint32_t param, enu
 sluice_status sl_sealed_rebind(struct sluice_plan *plan, uint32_t param, enum sluice_role role, void *memory,
                                uint64_t bytes)
 {
+    if (sl_plan_check(plan, "rebind") != SLUICE_OK)
+        return SLUICE_FORKED;
     pthread_mutex_lock(&plan->lock);
     sluice_status status = rebind_locked(plan, param, role, memory, bytes);
     pthread_mutex_unlock(&plan->lock);

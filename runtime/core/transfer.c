@@ -88,8 +88,11 @@ sluice_status sl_submit(struct sluice_plan *plan, const struct sluice_transfer_o
     static const struct sluice_transfer_options none = SLUICE_TRANSFER_OPTIONS_INIT;
     if (plan == NULL || ret_transfer == NULL)
         return sl_fail(SLUICE_INVALID, "submit", "a plan and a place for the transfer are needed");
+    sluice_status status = sl_plan_check(plan, "submit");
+    if (status != SLUICE_OK)
+        return status;
     pthread_mutex_lock(&plan->lock);
-    sluice_status status = submit_locked(plan, options != NULL ? options : &none, stream, ret_transfer);
+    status = submit_locked(plan, options != NULL ? options : &none, stream, ret_transfer);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
