@@ -124,3 +124,24 @@ Test(run_recover, is_not_for_ranks_of_a_launcher)
     cr_assert_not_null(strstr(result.err, "--recover is for ranks that this command starts itself"), "%s", result.err);
     command_drop(&result);
 }
+
+/* A deadline that is too short is no loss: it would pass again and again. */
+static void times_out(const char *who)
+{
+    const char *words[] = {SLUICE, "run", plan, "--timeout", "1us", "--recover", who, NULL};
+    struct command_result result = command_run(words);
+    cr_expect_eq(result.status, 1);
+    cr_expect_eq(command_lines(result.err), 1, "%s", result.err);
+    cr_expect_not_null(strstr(result.err, "rank "), "%s", result.err);
+    command_drop(&result);
+}
+
+Test(run_recover, survivors_do_not_try_a_transfer_again_that_took_too_long)
+{
+    times_out("survivors");
+}
+
+Test(run_recover, a_transfer_that_took_too_long_is_not_waited_for_by_all)
+{
+    times_out("all");
+}

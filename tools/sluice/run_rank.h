@@ -19,6 +19,7 @@ struct rank {
     sluice_plan *whole;    /* of all ranks */
     sluice_plan *plan;     /* what is sealed: the same, or that of a later epoch */
     uint32_t next;         /* refit */
+    uint32_t recoveries;   /* begun so far */
     _Bool resume;          /* the first refit of an epoch that is not the first */
     uint32_t kept;         /* the refit that the buffers are of, in place; RUN_NO_REFIT: none */
     uint32_t kept_windows; /* its first windows that are here */

@@ -3,7 +3,7 @@
  * all of its ranks had, at the first window of it that not all had.
  *
  * Invariants: a rank is in one epoch at a time; which refit comes next is read once all ranks of the epoch have
- * stopped what they did before, that is after they have sealed together.
+ * stopped what they did before, that is after they have sealed together; what goes wrong again and again ends the run.
  */
 #include <time.h>
 
@@ -18,6 +18,11 @@ _Bool run_recover_wanted(const struct rank *rank, sluice_status status)
                                             SLUICE_ABORTED,   SLUICE_UNDECIDED,   SLUICE_TORN,
                                             SLUICE_POISONED,  SLUICE_SYSTEM,      SLUICE_TIMEOUT};
     enum run_recover how = rank->job->options->recover;
+    /* Behind a seal it is the deadline of a transfer, and a transfer that misses a rank names it. */
+    if (status == SLUICE_TIMEOUT && atomic_load(&rank->sealed) == SEAL_DONE)
+        return 0;
+    if (rank->recoveries == RUN_EPOCHS - 1)
+        return 0;
     if (how == RUN_RECOVER_NOT || (how == RUN_RECOVER_SURVIVORS && rank->runtime == NULL) ||
         run_board_stopped(rank->job->board) != RUN_GO)
         return 0;
@@ -28,7 +33,7 @@ _Bool run_recover_wanted(const struct rank *rank, sluice_status status)
 }
 
 /* The parent starts the lost rank again, and that begins an epoch. */
-static sluice_status await_epoch(const struct rank *rank, uint32_t *ret_epoch)
+static sluice_status await_epoch(struct rank *rank, uint32_t *ret_epoch)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct sluice_error error;
@@ -37,8 +42,10 @@ static sluice_status await_epoch(const struct rank *rank, uint32_t *ret_epoch)
     uint32_t epoch;
     while ((epoch = atomic_load(&rank->job->board->epoch)) == rank->place.epoch) {
         sluice_status status = run_rank_stopped(rank);
-        if (status != SLUICE_OK || sl_now(sl_clock_system()) > limit)
-            return sl_fail_copy(&error); /* no rank was lost: this is what went wrong */
+        if (status != SLUICE_OK || sl_now(sl_clock_system()) > limit) {
+            rank->recoveries = RUN_EPOCHS - 1; /* no rank was lost: there is nothing to wait for again */
+            return sl_fail_copy(&error);
+        }
         SL_IGNORE(nanosleep(&pause, NULL));
     }
     *ret_epoch = epoch;
@@ -50,6 +57,7 @@ static void leave(struct rank *rank)
     atomic_store(&rank->leaving, 1);
     sluice_runtime_close_wait(rank->runtime);
     rank->runtime = NULL;
+    atomic_store(&rank->sealed, SEAL_PENDING);
     atomic_store(&rank->leaving, 0);
 }
 
@@ -116,6 +124,7 @@ void run_recover_begin(struct rank *rank)
 
 sluice_status run_recover(struct rank *rank)
 {
+    rank->recoveries++;
     sluice_status status = rank->job->options->recover == RUN_RECOVER_ALL ? join_all(rank) : join_survivors(rank);
     if (status == SLUICE_OK)
         status = replace_plan(rank);
