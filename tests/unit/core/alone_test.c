@@ -13,10 +13,8 @@ static void plan_copy(struct many_rank *rank)
 {
     const struct sluice_param param = {.dtype = SLUICE_DTYPE_U8, .bytes = BYTES, .name = "weight"};
     const struct sluice_region whole = {.row_bytes = BYTES, .rows = 1, .pitch = BYTES};
-    const struct sluice_task task = {.from = whole,
-                                     .to = whole,
-                                     .source_dtype = SLUICE_DTYPE_U8,
-                                     .destination_dtype = SLUICE_DTYPE_U8};
+    const struct sluice_task task = {
+        .from = whole, .to = whole, .source_dtype = SLUICE_DTYPE_U8, .destination_dtype = SLUICE_DTYPE_U8};
     cr_assert_eq(sluice_plan_create(1, &rank->plan), SLUICE_OK);
     cr_assert_eq(sluice_plan_add_param(rank->plan, &param), SLUICE_OK);
     cr_assert_eq(sluice_plan_add_task(rank->plan, &task), SLUICE_OK);
