@@ -260,7 +260,7 @@ struct sluice_backend_ops {
      */
     sluice_status (*point_open)(const struct sluice_backend_config *config, enum sluice_point_kind kind, void *handle,
                                 struct sluice_point **ret);
-    /* OK: it has passed. AGAIN: not yet, or not set. Else `error` says what became of the work before it. Any thread. */
+    /* OK: it has passed. AGAIN: not yet, or not set. Else `error` says what became of the work before. Any thread. */
     sluice_status (*point_query)(struct sluice_point *point, struct sluice_error *error);
     /* Makes a stream of the caller wait for the point. AGAIN: not set yet. Any thread. */
     sluice_status (*point_wait)(struct sluice_point *point, void *stream);
@@ -279,7 +279,7 @@ struct sluice_backend_ops {
      */
     sluice_status (*copy_time)(struct sluice_device *device, const struct sluice_copy *pieces, size_t count,
                                uint64_t *ret_ns);
-    /* 1: a set that needs the processor, for memory that the device does not reach: copy_on refuses it (UNSUPPORTED). */
+    /* 1: a set that needs the processor, for memory that the device doesn't reach: copy_on refuses it (UNSUPPORTED). */
     uint32_t (*is_staged)(const struct sluice_set *set);
     /* 1: a group sends from and receives into memory at `address`; 0: only from staging. NULL: any memory will do. */
     uint32_t (*is_direct)(struct sluice_device *device, uint64_t address);

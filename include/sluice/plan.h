@@ -183,8 +183,8 @@ struct sluice_seal_options {
     uint32_t force;         /* 1: run policy SINGLE even where the model says it hangs */
     uint32_t reserved;
     /*
-     * BALANCED: most bytes a rank copies within itself per window; 0: no limit, so copies alone are one window, and a
-     * pace or a pause finds no boundary in them. Not compared.
+     * BALANCED: most bytes (at least 16) that a rank copies within itself per window; 0: no limit, so copies alone are
+     * one window, and a pace or a pause finds no boundary in them. Not compared.
      */
     uint64_t local_window_bytes;
 };

@@ -3,7 +3,7 @@
  *
  * - Every rank opens one runtime; opening is collective (bootstrap) and has a deadline.
  * - Functions may be called from any thread unless they say otherwise.
- * - Library threads block all signals and never run user code, but for the callback thread.
+ * - Library threads block all signals. User code runs on the callback thread; queries of gates on the scheduler thread.
  */
 #ifndef SLUICE_RUNTIME_H
 #define SLUICE_RUNTIME_H

@@ -6,8 +6,8 @@
  *   submit itself says "open".
  * - Gates are observed by the host and never enqueued on a device. They are one-shot.
  * - A gate must not depend on a window at or after the first one that needs it (sluice_plan_first_window).
- * - A gate is for transfers on the runtime that it was made with. Making one may fail with NOMEM. All functions here may
- *   be called from any thread, callbacks too, but for sluice_transfer_wait.
+ * - A gate is for transfers on the runtime that it was made with. Making one may fail with NOMEM. All functions here
+ *   may be called from any thread, callbacks too, but for sluice_transfer_wait.
  */
 #ifndef SLUICE_TRANSFER_H
 #define SLUICE_TRANSFER_H
@@ -106,8 +106,8 @@ struct sluice_transfer_options {
  * set before the first callback runs, and inside a callback none runs before submit has returned.
  * Allowed inside callbacks. The transfer is the caller's to destroy, also after its end. Errors: AGAIN
  * (transfers_max are pending: come back after a RELEASED event), STATE (not sealed), INVALID (an option, a gate of
- * another runtime, too little shadow memory), UNSUPPORTED (changed_only, verify: no digests on this backend), NOMEM, CLOSED, POISONED,
- * PEER_LOST (with the reason: recover the runtime, or open it again), FORKED.
+ * another runtime, too little shadow memory), UNSUPPORTED (changed_only, verify: no digests on this backend), NOMEM,
+ * CLOSED, POISONED, PEER_LOST (with the reason: recover the runtime, or open it again), FORKED.
  */
 SLUICE_API SLUICE_NODISCARD sluice_status sluice_submit(sluice_plan *plan,
                                                         const struct sluice_transfer_options *options,

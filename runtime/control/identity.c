@@ -221,6 +221,11 @@ static sluice_status find_address(struct search *s)
     const char *text = s->options->address != NULL ? s->options->address : variable(s, "MASTER_ADDR");
     if (s->options->allgather != NULL) /* it carries the address; a given one says where rank 0 listens */
         text = s->options->address != NULL ? text : "";
+    else if (text == NULL && s->options->world != 0)
+        return sl_fail(
+            SLUICE_CONFIG, "identity",
+            "option address is not given and MASTER_ADDR is not set: where rank 0 is must be said too, alike "
+            "on all ranks, as is the port (option port or SLUICE_PORT)");
     else if (text == NULL)
         return sl_fail(SLUICE_CONFIG, "identity",
                        "MASTER_ADDR is not set: %s gives ranks but not where rank 0 is; set MASTER_ADDR and "
@@ -255,9 +260,10 @@ static sluice_status find_port(struct search *s)
                        "to a free port, alike on all ranks",
                        text == NULL ? "(not set)" : text);
     if (text == NULL)
-        return sl_fail(SLUICE_CONFIG, "identity",
-                       "neither SLUICE_PORT nor MASTER_PORT is set: set one to a free port of rank 0's host, alike on "
-                       "all ranks");
+        return sl_fail(
+            SLUICE_CONFIG, "identity",
+            "neither SLUICE_PORT nor MASTER_PORT is set: set one, or option port, to a free port of rank 0's "
+            "host, alike on all ranks");
     return number("MASTER_PORT", text, 1, 65535, &s->id->port);
 }
 

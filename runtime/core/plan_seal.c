@@ -79,7 +79,11 @@ static sluice_status count_local_windows(const struct sl_sealed *sealed, uint64_
     uint64_t units = sealed->half.local.units, share = most / SLUICE_UNIT;
     if (most == 0)
         return SLUICE_OK;
-    if (share == 0 || units / share >= SLUICE_WINDOWS_MAX)
+    if (share == 0)
+        return sl_fail(SLUICE_INVALID, "seal",
+                       "local_window_bytes = %llu is less than %u, the least that a window moves",
+                       (unsigned long long)most, SLUICE_UNIT);
+    if (units / share >= SLUICE_WINDOWS_MAX)
         return sl_fail(SLUICE_LIMIT, "seal", "local_window_bytes %llu would cut %llu bytes into more than %u windows",
                        (unsigned long long)most, (unsigned long long)units * SLUICE_UNIT, SLUICE_WINDOWS_MAX);
     *ret = (uint32_t)(units / share + (units % share != 0));

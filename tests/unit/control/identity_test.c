@@ -188,6 +188,20 @@ Test(identity, names_the_variable_and_value_that_is_wrong)
     }
 }
 
+Test(identity, tells_a_program_which_options_are_missing)
+{
+    const char *const environment[] = {NULL};
+    struct sluice_runtime_options options = SLUICE_RUNTIME_OPTIONS_INIT;
+    struct sl_identity id = {0};
+    options.world = 2;
+    cr_assert_eq(sl_identity_find(&options, environment, &id), SLUICE_CONFIG);
+    cr_assert_not_null(strstr(sluice_last_error()->text, "option address is not given"), "%s",
+                       sluice_last_error()->text);
+    options.address = "localhost";
+    cr_assert_eq(sl_identity_find(&options, environment, &id), SLUICE_CONFIG);
+    cr_assert_not_null(strstr(sluice_last_error()->text, "or option port"), "%s", sluice_last_error()->text);
+}
+
 Test(identity, prefers_options_to_everything)
 {
     const char *const environment[] = {"RANK=1",        "WORLD_SIZE=2",         "MASTER_ADDR=a",

@@ -226,3 +226,21 @@ Test(plan_api, tells_parameters_by_id_and_the_sizes_of_buffers)
     cr_expect_eq(sluice_plan_buffer(NULL, 0, 0, SLUICE_ROLE_SOURCE, &bytes), SLUICE_INVALID);
     sluice_plan_destroy(plan);
 }
+
+Test(plan_api, refuses_windows_of_less_than_a_unit_within_a_rank)
+{
+    struct sluice_seal_options seal = SLUICE_SEAL_OPTIONS_INIT;
+    solo_open(&solo, NULL);
+    sluice_plan *plan = new_plan(1);
+    bind_at(plan, 0, SLUICE_ROLE_SOURCE, 0, SOLO_BYTES);
+    bind_at(plan, 0, SLUICE_ROLE_DESTINATION, SOLO_BYTES, SOLO_BYTES);
+    seal.local_window_bytes = 15;
+    cr_expect_eq(sluice_plan_seal_wait(plan, solo.runtime, &seal, 0), SLUICE_INVALID);
+    cr_expect_not_null(strstr(sluice_last_error()->text, "local_window_bytes = 15 is less than 16"), "%s",
+                       sluice_last_error()->text);
+    seal.local_window_bytes = SOLO_BYTES / 4;
+    cr_expect_eq(sluice_plan_seal_wait(plan, solo.runtime, &seal, 0), SLUICE_OK, "%s", sluice_last_error()->text);
+    cr_expect_eq(sluice_plan_windows(plan), 4u);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(solo.runtime);
+}
