@@ -62,7 +62,7 @@ if(SLUICE_SANITIZE OR SLUICE_FUZZ)
 else()
   set(fault_seeds 20000)
 endif()
-sluice_register(sim_faults fault 300 sluice_tool sim --faults --seeds ${fault_seeds})
+sluice_register(sim_faults fault 900 sluice_tool sim --faults --seeds ${fault_seeds})
 add_custom_target(nightly COMMAND sluice_tool sim --faults --seeds 1000000 USES_TERMINAL)
 
 if(TARGET bench_kill_tally)
