@@ -145,9 +145,9 @@ static void name_gate(const struct sl_sealed *sealed, const struct wish *wish, c
 {
     const char *role = wish->role == SLUICE_ROLE_SOURCE ? "source" : "consumer";
     if (wish->param == UINT32_MAX)
-        snprintf(name, GATE_NAME_MAX, "%s gate", role);
+        snprintf(name, GATE_NAME_MAX, "the %s gate", role);
     else
-        snprintf(name, GATE_NAME_MAX, "%s gate of parameter %u (%s)", role, wish->param,
+        snprintf(name, GATE_NAME_MAX, "the %s gate of parameter %u (%s)", role, wish->param,
                  sl_param_name(&sealed->plan->store, wish->param));
 }
 
@@ -185,11 +185,13 @@ static sluice_status prepare_gates(struct sluice_transfer *transfer, const struc
     if (transfer->changed_only || transfer->resume) {
         transfer->agree.changed = transfer->resume ? SL_CHANGED_DIGESTED : SL_CHANGED_GATES;
         transfer->agree.changed_gate = (uint32_t)count;
-        transfer->gates[count].name = transfer->resume ? "windows that all ranks have" : "digests of what changed";
+        transfer->gates[count].name =
+            transfer->resume ? "word of the windows that all ranks have" : "digests of what changed";
         transfer->waits[count] = (struct sl_gate_wait){.transfer = transfer, .index = (uint32_t)count};
         count++;
     }
-    transfer->gates[count] = (struct sl_run_gate){.open = 1, .turn = 1, .name = "end of the plan's earlier transfer"};
+    transfer->gates[count] =
+        (struct sl_run_gate){.open = 1, .turn = 1, .name = "the end of the plan's earlier transfer"};
     transfer->waits[count] = (struct sl_gate_wait){.transfer = transfer, .index = (uint32_t)count};
     transfer->config.gates = transfer->gates;
     transfer->config.gate_count = (uint32_t)count + 1;

@@ -46,7 +46,7 @@ static void add_gates(struct text *text, const struct run *run, _Bool decision)
         if (!holds(run, gate, decision) || count++ > 0)
             continue;
         if (gate->name)
-            add(text, "gate of %s", gate->name);
+            add(text, "%s", gate->name);
         else
             add(text, "gate %u", i);
     }

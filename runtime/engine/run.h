@@ -228,7 +228,7 @@ uint64_t sl_run_timer(const struct sl_engine *engine, const struct run *run);
 
 /* explain.c: "window 5 of 40 is running here" and its like, for errors; returns as snprintf. */
 size_t sl_run_words(const struct run *run, char *data, size_t bytes);
-/* "window 5 of 40 waits for gate of source 'x' and 2 more; granted 5" */
+/* "window 5 of 40 waits for the source gate of 'x' and 2 more; granted 5" */
 size_t sl_run_gate_words(const struct run *run, char *data, size_t bytes);
 /* What a failure means for the destination: "; windows 0-4 done, 5-6 unknown, 7-39 untouched". */
 size_t sl_run_damage(const struct run *run, char *data, size_t bytes);

@@ -169,7 +169,7 @@ Test(engine, a_thousand_empty_plans_end_once_each)
 
 Test(engine, shadow_stages_waits_for_consumers_decides_and_commits)
 {
-    struct sl_run_gate gates[] = {{.first_window = 0, .consumer = 1, .name = "destination of parameter 'w'"}};
+    struct sl_run_gate gates[] = {{.first_window = 0, .consumer = 1, .name = "the consumer gate of parameter 'w'"}};
     struct sl_run_config run = bench_run(&bench, 3);
     run.staged = 2;
     run.shadow = run.commit = 1;
@@ -180,8 +180,8 @@ Test(engine, shadow_stages_waits_for_consumers_decides_and_commits)
     bench_done(&bench, 0, 0, SL_NODE_GROUP);
     cr_assert_str_eq(bench_done(&bench, 0, 1, SL_NODE_GROUP), "VOTE STAGED");
     cr_assert_str_eq(bench_outcome(&bench, 0, SL_PHASE_STAGED, SLUICE_OK), "STAGED");
-    cr_assert_str_eq(bench_explain(&bench, 0), "rank 2, plan 1 run 1, 0.000 s: staged on all ranks, waits for gate of "
-                                               "destination of parameter 'w'");
+    cr_assert_str_eq(bench_explain(&bench, 0), "rank 2, plan 1 run 1, 0.000 s: staged on all ranks, waits for the "
+                                               "consumer gate of parameter 'w'");
     bench_time(&bench, 3 * SLUICE_MILLISECOND);
     cr_assert_str_eq(bench_gate(&bench, 0, 0), "VOTE DECIDE");
     bench_time(&bench, SLUICE_MILLISECOND);
@@ -301,7 +301,7 @@ Test(engine, waiting_times_are_told_apart)
 
 Test(engine, words_for_what_a_run_waits_for)
 {
-    struct sl_run_gate gates[] = {{.first_window = 1, .name = "source of parameter 'w'"}, {.first_window = 1}};
+    struct sl_run_gate gates[] = {{.first_window = 1, .name = "the source gate of parameter 'w'"}, {.first_window = 1}};
     struct sl_run_config run = bench_run(&bench, 4);
     run.gates = gates;
     run.gate_count = 2;
@@ -312,8 +312,8 @@ Test(engine, words_for_what_a_run_waits_for)
     cr_assert_str_eq(bench_explain(&bench, 0), "rank 2, plan 1 run 1, 0.000 s: window 0 of 4 is running (not done: "
                                                "group), launched 1, granted 1");
     bench_done(&bench, 0, 0, SL_NODE_GROUP);
-    cr_assert_str_eq(bench_explain(&bench, 0), "rank 2, plan 1 run 1, 0.000 s: window 1 of 4 is gated: waits for gate "
-                                               "of source of parameter 'w' and 1 more; granted 1");
+    cr_assert_str_eq(bench_explain(&bench, 0), "rank 2, plan 1 run 1, 0.000 s: window 1 of 4 is gated: waits for the "
+                                               "source gate of parameter 'w' and 1 more; granted 1");
     bench_gate(&bench, 0, 0);
     bench_gate(&bench, 0, 1);
     cr_assert_str_eq(bench_explain(&bench, 0), "rank 2, plan 1 run 1, 0.000 s: window 1 of 4 is ready here, waits for "

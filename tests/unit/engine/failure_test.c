@@ -155,7 +155,7 @@ Test(engine_failure, a_peer_that_left_a_group_with_the_arbiter_s_rank_lost_is_no
 
 Test(engine_failure, a_failed_gate_before_the_first_window_moved_nothing)
 {
-    struct sl_run_gate gates[] = {{.first_window = 0, .name = "source of parameter 'w'"}};
+    struct sl_run_gate gates[] = {{.first_window = 0, .name = "the source gate of parameter 'w'"}};
     struct sl_run_config run = bench_run(&bench, 10);
     run.gates = gates;
     run.gate_count = 1;
@@ -183,7 +183,7 @@ Test(engine_failure, a_soft_failure_votes_for_nothing_any_more)
 
 Test(engine_failure, a_gate_timeout_names_the_gate_and_is_asked_for_once)
 {
-    struct sl_run_gate gates[] = {{.first_window = 2, .name = "source of parameter 'w'"}, {.first_window = 2}};
+    struct sl_run_gate gates[] = {{.first_window = 2, .name = "the source gate of parameter 'w'"}, {.first_window = 2}};
     struct sl_run_config run = bench_run(&bench, 40);
     run.gates = gates;
     run.gate_count = 2;
@@ -197,9 +197,9 @@ Test(engine_failure, a_gate_timeout_names_the_gate_and_is_asked_for_once)
     cr_assert_eq(sl_engine_timer(bench.engine), bench.now + SLUICE_SECOND);
     cr_assert_str_eq(bench_time(&bench, SLUICE_SECOND), "REQUEST FAIL GATE_TIMEOUT");
     cr_assert_str_eq(bench_explain(&bench, 0),
-                     "rank 2, plan 1 run 1, 5.000 s: window 2 of 40 is gated: waits for gate of source of parameter "
+                     "rank 2, plan 1 run 1, 5.000 s: window 2 of 40 is gated: waits for the source gate of parameter "
                      "'w' and 1 more; granted 2; failing: rank 2, plan 1 run 1: closed gate after 5.000 s (limit "
-                     "5.000 s): window 2 of 40 waits for gate of source of parameter 'w' and 1 more; granted 2, "
+                     "5.000 s): window 2 of 40 waits for the source gate of parameter 'w' and 1 more; granted 2, "
                      "launched 2, done 2");
     cr_assert_str_eq(bench_time(&bench, 1), "");
 }
