@@ -108,7 +108,8 @@ static sluice_status run_once(const struct group *group, const char *policy, con
     if (child > 0 && waitpid(child, &state, 0) != child)
         return sl_fail_native(SLUICE_SYSTEM, SLUICE_DOMAIN_SYSTEM, errno, "bench", "waitpid");
     if (status == SLUICE_OK && (!WIFEXITED(state) || WEXITSTATUS(state) != TOOL_OK))
-        return sl_fail(SLUICE_TRANSPORT, "bench", "policy %s failed: 'sluice run %s --policy %s' says why", policy,
+        return sl_fail(SLUICE_TRANSPORT, "bench",
+                       "policy %s failed: 'sluice run %s --policy %s' with the same options says why", policy,
                        group->plan, policy);
     return status;
 }
