@@ -15,6 +15,7 @@
 
 /* While something is in flight a lost wake-up costs no more than this. */
 #define BACKSTOP_NS   (2 * SLUICE_MILLISECOND)
+#define STANDSTILL_NS SLUICE_SECOND
 #define LOOK_LEAST_NS (40 * SLUICE_MICROSECOND)
 #define BURST_NS      (100 * SLUICE_MILLISECOND)
 /* While a communicator opens: nobody's weights wait, and hundreds of ranks may do it on one machine. */
@@ -454,9 +455,20 @@ static _Bool step_once(struct sl_driver *driver)
     return moved;
 }
 
+/*
+ * A process that was stopped longer than an abort may take finds the deadline behind it before its device has had time
+ * to end anything. While an abort waits, steps come at every look at the device: a much longer one is no waiting.
+ */
+static void forgive_standstill(struct sl_driver *driver, uint64_t now)
+{
+    if (driver->aborting && driver->in_flight > 0 && now > driver->now && now - driver->now > STANDSTILL_NS)
+        driver->abort_at = sl_deadline(driver->abort_at, now - driver->now);
+}
+
 uint64_t sl_driver_step(struct sl_driver *driver, uint64_t now)
 {
     _Bool moved = 1;
+    forgive_standstill(driver, now);
     driver->now = now;
     for (int i = 0; i < ROUNDS_MAX && moved && !driver->finished; i++)
         moved = step_once(driver);

@@ -179,6 +179,34 @@ Test(threadless, copies_within_a_rank_keep_the_pace_in_windows_of_the_size_that_
     sluice_runtime_destroy(runtime);
 }
 
+/* The process is stopped beyond the deadline of an abort, in which its device could not end anything either. */
+Test(threadless, time_in_which_the_process_stood_still_is_no_waiting_for_an_abort)
+{
+    sluice_runtime *runtime = open_threadless();
+    sluice_plan *plan = seal_one(runtime);
+    sluice_transfer *transfer = NULL;
+    struct sluice_transfer_options options = SLUICE_TRANSFER_OPTIONS_INIT;
+    options.on_event = on_event;
+    atomic_store(&hand.allowed, 0);
+    cr_assert_eq(sluice_submit(plan, &options, &transfer), SLUICE_OK);
+    sl_runtime_step(runtime, virtual_now);
+    virtual_now += 30 * SLUICE_SECOND;
+    sl_runtime_step(runtime, virtual_now); /* it stalls: an abort begins */
+    virtual_now += 5 * SLUICE_SECOND;
+    sl_runtime_step(runtime, virtual_now);
+    hand_allow(HAND_ALL);
+    sl_runtime_step(runtime, virtual_now);
+    while (sluice_dispatch(runtime) > 0)
+        ;
+    cr_expect_eq(kinds[kind_count - 2], (uint32_t)SLUICE_EVENT_FAILED);
+    cr_expect_eq(kinds[kind_count - 1], (uint32_t)SLUICE_EVENT_RELEASED);
+    sluice_transfer_destroy(transfer);
+    sluice_plan_destroy(plan);
+    sluice_runtime_close(runtime);
+    sl_runtime_step(runtime, virtual_now);
+    sluice_runtime_destroy(runtime);
+}
+
 /* --- a world of two whose other rank is this test --- */
 
 static struct {
