@@ -25,6 +25,9 @@ endforeach()
 file(GLOB kill_tally_sources CONFIGURE_DEPENDS tools/bench/kill_tally/*.c)
 sluice_program(bench_kill_tally ${kill_tally_sources})
 
+file(GLOB soak_sources CONFIGURE_DEPENDS tools/bench/soak/*.c)
+sluice_program(bench_soak ${soak_sources})
+
 # Examples see what a user sees: public headers and the shared library. Each prints what it verified, at the end and
 # only when all went well.
 file(GLOB example_sources CONFIGURE_DEPENDS tools/examples/*.c)

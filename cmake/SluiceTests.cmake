@@ -68,6 +68,9 @@ add_custom_target(nightly COMMAND sluice_tool sim --faults --seeds 1000000 USES_
 if(TARGET bench_kill_tally)
   sluice_register(fault_kill_tally fault 300 bench_kill_tally 12 1 30)
 endif()
+if(TARGET bench_soak)
+  sluice_register(fault_soak fault 300 bench_soak 25 1 4)
+endif()
 
 find_program(SLUICE_SPIN spin)
 if(SLUICE_SPIN)

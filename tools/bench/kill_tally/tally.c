@@ -9,7 +9,6 @@
  * a kill is the same again for the same seed, but for the machine's timing. rank.c is one rank.
  */
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +26,7 @@
 #include "runtime/base/parse.h"
 #include "runtime/base/random.h"
 #include "tally.h"
+#include "tools/bench/scratch.h"
 
 enum { KILLS_DEFAULT = 200, KILLS_MAX = 100000, STOP_ONE_IN = 4 };
 
@@ -213,22 +213,6 @@ static uint64_t argument(int argc, char **argv, int index, uint64_t otherwise, u
     return value;
 }
 
-/* Rank 0's token file stays where it was killed before the job began. */
-static void remove_directory(const char *directory)
-{
-    static const char folder[] = "/sluice";
-    char path[600];
-    for (int i = 0; i < 2; i++) {
-        SL_IGNORE(snprintf(path, sizeof path, "%s%s", directory, i == 0 ? folder : ""));
-        DIR *list = opendir(path);
-        for (struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;)
-            SL_IGNORE(unlinkat(dirfd(list), entry->d_name, 0));
-        if (list != NULL)
-            SL_IGNORE(closedir(list));
-        SL_IGNORE(rmdir(path));
-    }
-}
-
 int main(int argc, char **argv)
 {
     char directory[] = "/tmp/sluice-kill-tally-XXXXXX";
@@ -241,6 +225,6 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < kills; i++)
         failed += !one_kill(&tally, i, &random);
     print(&tally);
-    remove_directory(directory);
+    scratch_remove(directory);
     return failed == 0 ? 0 : 1;
 }
