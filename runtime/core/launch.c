@@ -5,7 +5,7 @@
  * and commits have a queue of their own. Groups are handed over in launch order: the head of the ring
  * waits when the backend says AGAIN, and nothing overtakes it. Every operation that was accepted with
  * `notify` completes once; every one that touches memory of the application has it, so that a transfer knows when
- * nothing of it is left on the device; nothing is allocated here.
+ * nothing of it is left on the device; it does not leave before the ring is through with it; nothing is allocated here.
  */
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/transfer_object.h"
@@ -58,6 +58,17 @@ static void ring_push(struct sl_driver *driver, struct sl_launch launch)
     SL_ASSERT(driver->launch_count < driver->launch_capacity); /* the engine keeps to its slots */
     driver->launch_count++;
     *ring_at(driver, driver->launch_count - 1) = launch;
+    launch.transfer->launches++;
+}
+
+/* The head is handed over, or not wanted any more: a transfer that has ended may have waited for that alone. */
+static void ring_pop(struct sl_driver *driver)
+{
+    struct sluice_transfer *transfer = ring_at(driver, 0)->transfer;
+    driver->launch_head = (driver->launch_head + 1) % driver->launch_capacity;
+    driver->launch_count--;
+    if (--transfer->launches == 0 && transfer->leaving)
+        sl_transfer_leave(driver, transfer);
 }
 
 void sl_launch_window(struct sl_driver *driver, struct sluice_transfer *transfer, uint32_t window)
@@ -92,7 +103,8 @@ static void forget_sources(struct sl_driver *driver)
 
 void sl_launch_forget(struct sl_driver *driver)
 {
-    driver->launch_count = 0;
+    while (driver->launch_count > 0)
+        ring_pop(driver);
     if (driver->digesting != NULL && !driver->digests_flying)
         forget_sources(driver);
 }
@@ -368,10 +380,8 @@ _Bool sl_launch_advance(struct sl_driver *driver)
         if (outcome == WAITS)
             break;
         any = 1;
-        if (outcome == ENDS && driver->launch_count > 0) {
-            driver->launch_head = (driver->launch_head + 1) % driver->launch_capacity;
-            driver->launch_count--;
-        }
+        if (outcome == ENDS)
+            ring_pop(driver);
     }
     return any;
 }

@@ -108,7 +108,7 @@ static void leave(struct sl_driver *driver, struct sluice_transfer *transfer, _B
     struct sl_sealed *sealed = transfer->sealed;
     struct sluice_plan *plan = transfer->plan;
     transfer->leaving_released = released;
-    if (released && (driver->digesting == transfer || transfer->parts > 0)) {
+    if (released && (driver->digesting == transfer || transfer->parts > 0 || transfer->launches > 0)) {
         wait_to_leave(driver, transfer);
         return;
     }

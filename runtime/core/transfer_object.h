@@ -58,6 +58,7 @@ struct sluice_transfer {
     struct sl_checks *checks;  /* verify */
     struct sl_agree agree;
     uint32_t parts;                  /* operations on the device that complete no node */
+    uint32_t launches;               /* that are not handed over yet */
     struct sluice_error part_error;  /* of the first of them that failed */
     _Bool leaving, leaving_released; /* it is over but for those, or for the digests of its sources */
     uint64_t leave_by;
