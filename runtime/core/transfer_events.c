@@ -75,8 +75,8 @@ static void fill(const struct sluice_transfer *transfer, uint32_t kind, uint64_t
 /* The next event of a window or parameter among the first `limit` windows; false when there is none. */
 static _Bool next_window_event(struct sluice_transfer *transfer, uint32_t limit, struct sluice_event *ret)
 {
-    const struct sl_view *view = transfer->view;
     while (transfer->window_cursor < limit) {
+        const struct sl_view *view = transfer->view; /* it may change until the first window is done */
         uint32_t window = transfer->window_cursor;
         uint64_t time_ns = transfer->window_time != NULL ? transfer->window_time[window] : 0;
         const struct sl_arrival *arrival = &view->arrivals[transfer->arrival_cursor];

@@ -85,6 +85,9 @@ static void submit_one(struct shared *shared, struct many_rank *plan, uint32_t w
     options.source_gate = gate;
     options.consumer_gate = gate;
     options.window_events = options.param_events = 1;
+    /* The second plan lands after a decision that nothing was staged for, and asks what changed: everything. */
+    options.landing = which == 1 ? SLUICE_LANDING_SHADOW : SLUICE_LANDING_IN_PLACE;
+    options.allow_torn = options.changed_only = which == 1;
     SL_ASSERT(sluice_submit(plan->plan, &options, &transfer) == SLUICE_OK);
     pthread_mutex_lock(&shared->lock);
     shared->transfers[which] = transfer;
@@ -132,6 +135,7 @@ static void work(struct many_rank *rank)
     pthread_t thread;
     seal.window_bytes = 16 * 1024;
     for (uint32_t i = 0; i < PLANS; i++) {
+        seal.shadow_bytes = i;
         many_plan(plans[i], 1, PARAMS, BYTES);
         many_seal(plans[i], &seal);
     }

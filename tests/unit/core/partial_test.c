@@ -242,6 +242,37 @@ Test(partial, changed_only_may_be_cancelled_before_its_sources_are_read)
     many_run(&many, 2, cancelled_early);
 }
 
+/* Nothing is staged ahead of the decision, so STAGED is told before it is known what changed. */
+static void torn_changes(struct many_rank *rank)
+{
+    struct sluice_seal_options seal = small_windows(1);
+    sluice_transfer *transfer = NULL;
+    sluice_gate *gate = NULL;
+    many_plan(rank, 1, PARAMS, BYTES);
+    many_fill(rank, 5);
+    many_seal(rank, &seal);
+    cr_assert_eq(sluice_gate_host(rank->runtime, &gate), SLUICE_OK);
+    struct sluice_transfer_options options = many_options(rank);
+    options.landing = SLUICE_LANDING_SHADOW;
+    options.allow_torn = options.changed_only = options.window_events = options.param_events = 1;
+    options.source_gate = gate;
+    cr_assert_eq(sluice_submit(rank->plan, &options, &transfer), SLUICE_OK);
+    cr_expect_eq(sluice_transfer_wait(transfer, 20 * SLUICE_MILLISECOND), SLUICE_TIMEOUT);
+    cr_assert_eq(sluice_gate_open(gate), SLUICE_OK);
+    sluice_gate_destroy(gate);
+    many_complete(transfer);
+    cr_expect(many_holds(rank, 5));
+    cr_expect_eq(many_count(rank, SLUICE_EVENT_STAGED), 1u);
+    cr_expect_eq(many_count(rank, SLUICE_EVENT_WINDOW), sluice_plan_windows(rank->plan));
+    cr_expect_eq(many_count(rank, SLUICE_EVENT_PARAM), rank->rank == 0 ? 0u : (uint32_t)PARAMS);
+    many_drop(rank);
+}
+
+Test(partial, changed_only_tells_all_events_where_nothing_is_staged)
+{
+    many_run(&many, 2, torn_changes);
+}
+
 /* --- digests --- */
 
 static void verified(struct many_rank *rank)
