@@ -4,11 +4,28 @@
  * Invariants: pure reading; a source may overlap sources (tied weights), a destination overlaps nothing;
  * zero-byte tasks need no buffer.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/core/sealed.h"
 
 static const char *const role_names[] = {"source", "destination"};
+
+struct label {
+    char text[SLUICE_NAME_MAX + 32];
+};
+
+/* "parameter 3 (model.w)", or "parameter 3" where it has no name. */
+static struct label label_of(const struct sluice_plan *plan, uint32_t param)
+{
+    struct label label;
+    const char *name = sl_param_name(&plan->store, param);
+    if (name[0] == '\0')
+        (void)snprintf(label.text, sizeof label.text, "parameter %u", param);
+    else
+        (void)snprintf(label.text, sizeof label.text, "parameter %u (%s)", param, name);
+    return label;
+}
 
 static const struct sluice_region *region_of(const struct sluice_task *task, enum sluice_role role)
 {
@@ -22,9 +39,8 @@ static sluice_status check_room(const struct sluice_plan *plan, const struct slu
     uint64_t end = sl_region_end(region_of(task, role));
     if (end <= bytes)
         return SLUICE_OK;
-    return sl_fail(SLUICE_PLAN, "bind",
-                   "the %s buffer of parameter %u (%s) has %llu bytes, but task %llu reaches to byte %llu",
-                   role_names[role], task->param, sl_param_name(&plan->store, task->param), (unsigned long long)bytes,
+    return sl_fail(SLUICE_PLAN, "bind", "the %s buffer of %s has %llu bytes, but task %llu reaches to byte %llu",
+                   role_names[role], label_of(plan, task->param).text, (unsigned long long)bytes,
                    (unsigned long long)task->id, (unsigned long long)end);
 }
 
@@ -35,10 +51,8 @@ static sluice_status check_end(const struct sluice_plan *plan, const struct slui
     const struct sl_binding *binding = sl_plan_binding(plan, task->param, role);
     if (binding == NULL)
         return sl_fail(SLUICE_PLAN, "bind",
-                       "parameter %u (%s) has no %s buffer on this rank, but task %llu needs it: call "
-                       "sluice_plan_bind",
-                       task->param, sl_param_name(&plan->store, task->param), role_names[role],
-                       (unsigned long long)task->id);
+                       "%s has no %s buffer on this rank, but task %llu needs it: call sluice_plan_bind",
+                       label_of(plan, task->param).text, role_names[role], (unsigned long long)task->id);
     return check_room(plan, task, role, binding->bytes);
 }
 
@@ -72,10 +86,8 @@ struct span {
 
 static sluice_status fail_overlap(const struct sluice_plan *plan, const struct span *a, const struct span *b)
 {
-    return sl_fail(SLUICE_PLAN, "bind",
-                   "the %s buffer of parameter %u (%s) overlaps the %s buffer of parameter %u (%s)",
-                   role_names[a->role], a->param, sl_param_name(&plan->store, a->param), role_names[b->role], b->param,
-                   sl_param_name(&plan->store, b->param));
+    return sl_fail(SLUICE_PLAN, "bind", "the %s buffer of %s overlaps the %s buffer of %s", role_names[a->role],
+                   label_of(plan, a->param).text, role_names[b->role], label_of(plan, b->param).text);
 }
 
 static int by_begin(const void *a, const void *b)

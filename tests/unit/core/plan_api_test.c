@@ -244,3 +244,16 @@ Test(plan_api, refuses_windows_of_less_than_a_unit_within_a_rank)
     sluice_plan_destroy(plan);
     sluice_runtime_close_wait(solo.runtime);
 }
+
+Test(plan_api, names_a_parameter_without_a_name_by_its_number)
+{
+    struct sluice_region whole = {.row_bytes = 8, .rows = 1, .pitch = 8};
+    sluice_plan *plan = NULL;
+    solo_open(&solo, NULL);
+    cr_assert_eq(sluice_plan_create(1, &plan), SLUICE_OK);
+    cr_assert_eq(sluice_plan_add_send(plan, 1, 0, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
+    cr_assert_eq(sluice_plan_add_recv(plan, 1, 0, SLUICE_DTYPE_U8, 0, &whole), SLUICE_OK);
+    expect_seal(plan, SLUICE_PLAN, "parameter 0 has no source buffer");
+    sluice_plan_destroy(plan);
+    sluice_runtime_close_wait(solo.runtime);
+}
