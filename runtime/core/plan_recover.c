@@ -59,6 +59,8 @@ sluice_status sluice_plan_recover(const sluice_plan *plan, const sluice_runtime 
         return sl_fail(SLUICE_INVALID, "plan", "a plan and a place for the new one are needed");
     sluice_status status = sl_runtime_check(runtime, "plan");
     if (status == SLUICE_OK)
+        status = sl_plan_check(plan, "plan");
+    if (status == SLUICE_OK)
         status = copy_store(plan, runtime, &store);
     if (status == SLUICE_OK)
         status = sl_plan_object_new(1, &copy);
