@@ -6,7 +6,7 @@
  */
 #include "scheduler/plan_internal.h"
 
-enum { GONE = SL_RANK_SELF - 1 };
+#define GONE (SL_RANK_SELF - 1)
 
 static sluice_status map_ranks(const struct sl_plan *plan, const uint32_t *origin, uint32_t world, uint32_t *map)
 {
