@@ -63,7 +63,7 @@ static void leave(struct rank *rank)
 
 static sluice_status join_all(struct rank *rank)
 {
-    uint32_t epoch;
+    uint32_t epoch = 0;
     sluice_status status = await_epoch(rank, &epoch);
     if (status != SLUICE_OK)
         return status;
