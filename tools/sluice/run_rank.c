@@ -102,7 +102,11 @@ sluice_status run_rank_open(struct rank *rank)
         rank->device_shared = options.device_shared;
     }
     const struct sl_runtime_hooks hooks = {.interrupt = &rank->job->board->stop};
-    return sl_runtime_open_with(&options, &hooks, &rank->runtime);
+    sluice_status status = sl_runtime_open_with(&options, &hooks, &rank->runtime);
+    /* An interrupt ends all ranks: that of another may be seen first, as a loss. */
+    if (status != SLUICE_OK && run_board_stopped(rank->job->board) == RUN_INTERRUPTED)
+        return run_rank_stopped(rank);
+    return status;
 }
 
 /* The plan's handle takes over the job's plan. */
