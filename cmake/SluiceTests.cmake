@@ -43,12 +43,16 @@ if(SLUICE_CRITERION)
   endforeach()
 endif()
 
-# A test that lets socket calls fail gets them before the system does.
-if(TARGET unit_control_sockets_test)
-  foreach(call socket bind listen connect accept4 getsockname getsockopt setsockopt send recv)
-    target_link_options(unit_control_sockets_test PRIVATE -Wl,--wrap=${call})
-  endforeach()
-endif()
+# Tests that let calls of the system fail get them before the system does.
+function(sluice_wrap name)
+  if(TARGET ${name})
+    list(TRANSFORM ARGN PREPEND -Wl,--wrap=)
+    target_link_options(${name} PRIVATE ${ARGN})
+  endif()
+endfunction()
+sluice_wrap(unit_control_sockets_test socket bind listen connect accept4 getsockname getsockopt setsockopt send recv)
+sluice_wrap(unit_backend_host_nth_call_test socket bind listen connect accept4 sendmsg recvmsg memfd_create ftruncate
+    epoll_create1 epoll_ctl eventfd pthread_create)
 
 file(GLOB stress_sources CONFIGURE_DEPENDS tests/stress/*.c)
 foreach(source IN LISTS stress_sources)

@@ -220,6 +220,10 @@ void sl_arbiter_note(struct sl_arbiter *arbiter, const struct sl_note *note, uin
         stands(arbiter, note);
         return;
     }
+    if (note->kind == SL_NOTE_SEAL_FAILED) {
+        *arb_push(arbiter, SL_NOTE_SEAL_FAILED, NULL) = *note;
+        return;
+    }
     if (note->kind == SL_NOTE_BROKEN) {
         arb_broken(arbiter, note);
         return;

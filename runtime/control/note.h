@@ -34,6 +34,8 @@ enum sl_note_kind {
     /* No run: rank is gone; text says how it was noticed; a: rank of the arbiter + 1, 0: none left; b: 1 when this rank
      * was told before. */
     SL_NOTE_LOST = 21,
+    /* Both ways, no run: the communicator cannot be opened on `rank`. a: number of the seal, status, text. */
+    SL_NOTE_SEAL_FAILED = 23,
     SL_NOTE_POISON = 22 /* no run: the communicator of `rank` is gone, so it is everybody's; status, text */
 };
 

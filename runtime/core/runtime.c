@@ -154,7 +154,10 @@ static void act_note(struct sl_driver *driver, struct sl_order *order)
     const struct sl_note *note = &carried->note;
     if (note->kind == SL_NOTE_LOST)
         see_loss(driver, note);
-    sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_NOTE, .note = note});
+    if (note->kind == SL_NOTE_SEAL_FAILED)
+        sl_seal_heard(driver, note);
+    else
+        sl_driver_engine_event(driver, (struct sl_engine_event){.kind = SL_EVENT_NOTE, .note = note});
     sl_free(carried->runtime->mem, carried);
 }
 

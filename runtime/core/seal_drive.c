@@ -5,6 +5,8 @@
  * open the communicator alike; every failure of this rank is told in the next round, so that no rank
  * waits for its deadline; a seal ends exactly once (finish), with one event unless the caller knows.
  */
+#include <stdio.h>
+
 #include "runtime/core/runtime_object.h"
 #include "runtime/core/sealed.h"
 
@@ -238,6 +240,19 @@ static sluice_status open_group(struct sl_driver *driver, struct sl_sealed *seal
     return status;
 }
 
+/* The others may wait for this rank in their own opening, for as long as a seal may take. */
+static void tell_no_group(struct sl_driver *driver, const struct sl_sealed *sealed)
+{
+    const struct sluice_error *failure = &sealed->sealing->failure;
+    struct sl_note note = {.kind = SL_NOTE_SEAL_FAILED,
+                           .key = SL_KEY_NONE,
+                           .a = sealed->number,
+                           .rank = driver->config.rank,
+                           .status = failure->status};
+    snprintf(note.text, sizeof note.text, "%.*s", (int)sizeof note.text - 1, failure->text);
+    SL_IGNORE(driver->config.link.tell(driver->config.link.context, &note));
+}
+
 static void on_ready(struct sl_driver *driver, struct sl_sealed *sealed, const uint8_t *data, size_t bytes)
 {
     if (!opens_group(driver)) {
@@ -246,6 +261,7 @@ static void on_ready(struct sl_driver *driver, struct sl_sealed *sealed, const u
     }
     if (open_group(driver, sealed, data, bytes) != SLUICE_OK) {
         fail_here(sealed);
+        tell_no_group(driver, sealed);
         give_ready(driver, sealed, SL_STAGE_OPENED);
         return;
     }
@@ -270,8 +286,10 @@ void sl_seal_group_opened(struct sl_driver *driver, const struct sluice_completi
     struct sl_sealed *sealed = driver->seal_head;
     if (sealed == NULL || sealed->sealing->stage != SL_STAGE_GROUP)
         return; /* its seal was failed meanwhile */
-    if (completion->status != SLUICE_OK && sealed->sealing->failure.status == SLUICE_OK)
+    if (completion->status != SLUICE_OK && sealed->sealing->failure.status == SLUICE_OK) {
         sealed->sealing->failure = completion->error;
+        tell_no_group(driver, sealed);
+    }
     give_ready(driver, sealed, SL_STAGE_OPENED);
 }
 
@@ -326,6 +344,16 @@ static void abort_group(struct sl_driver *driver, struct sl_sealing *sealing)
     sealing->aborted = 1;
     sealing->deadline = sl_deadline(driver->now, driver->config.abort_timeout_ns);
     SL_IGNORE(driver->config.ops->abort(driver->group));
+}
+
+void sl_seal_heard(struct sl_driver *driver, const struct sl_note *note)
+{
+    struct sl_sealed *sealed = driver->seal_head;
+    if (sealed == NULL || sealed->number != note->a || sealed->sealing->stage != SL_STAGE_GROUP ||
+        sealed->sealing->aborted || note->rank == driver->config.rank)
+        return;
+    sl_error_set(&sealed->sealing->failure, SLUICE_PEER_FAILED, "seal", "rank %u: %s", note->rank, note->text);
+    abort_group(driver, sealed->sealing);
 }
 
 void sl_seal_lost(struct sl_driver *driver, const struct sluice_error *error)

@@ -50,19 +50,28 @@ sluice_status sl_ready_reduce(const struct sl_bytes *parts, uint32_t world, stru
     if (data == NULL)
         return sl_error_set(error, SLUICE_NOMEM, "seal", "rank 0 is out of memory for the seal");
     size_t used = 0;
-    for (uint32_t rank = 0; rank < world; rank++) {
-        sluice_status status = check_part(&parts[rank], rank, &part, error);
-        if (status != SLUICE_OK) {
-            sl_free(mem, data);
-            return status;
-        }
+    struct sluice_error heard = {0}; /* from a rank that only heard of another one's failure */
+    sluice_status status = SLUICE_OK;
+    for (uint32_t rank = 0; rank < world && (status == SLUICE_OK || status == SLUICE_PEER_FAILED); rank++) {
+        status = check_part(&parts[rank], rank, &part, error);
+        if (status == SLUICE_PEER_FAILED && heard.status == SLUICE_OK)
+            heard = *error;
+        if (status != SLUICE_OK)
+            continue;
         memcpy(data + used, &part.bytes, sizeof part.bytes);
         memcpy(data + used + sizeof part.bytes, part.data, part.bytes);
         used += sizeof part.bytes + part.bytes;
     }
-    *ret_data = data;
-    *ret_bytes = used;
-    return SLUICE_OK;
+    if (status == SLUICE_OK && heard.status == SLUICE_OK) {
+        *ret_data = data;
+        *ret_bytes = used;
+        return SLUICE_OK;
+    }
+    sl_free(mem, data);
+    if (status != SLUICE_OK && status != SLUICE_PEER_FAILED)
+        return status;
+    *error = heard;
+    return heard.status;
 }
 
 /* The next address; false: what is left is malformed. */

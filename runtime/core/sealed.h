@@ -213,6 +213,8 @@ _Bool sl_seal_advance(struct sl_driver *driver);
 uint64_t sl_seal_timer(const struct sl_driver *driver);
 /* A rank is gone: a communicator that is opening will never be complete. */
 void sl_seal_lost(struct sl_driver *driver, const struct sluice_error *error);
+/* Another rank cannot open the communicator: this one need not wait for it. */
+void sl_seal_heard(struct sl_driver *driver, const struct sl_note *note);
 /* The end of group_open. */
 void sl_seal_group_opened(struct sl_driver *driver, const struct sluice_completion *completion);
 /*

@@ -73,6 +73,7 @@ static void say_told(const struct sl_note *note)
     case SL_NOTE_RESUME:
     case SL_NOTE_LOST:
     case SL_NOTE_POISON:
+    case SL_NOTE_SEAL_FAILED:
         say("unexpected note %u", note->kind);
         break;
     }
@@ -153,6 +154,9 @@ static void say_answer(const struct sl_note *note)
         break;
     case SL_NOTE_POISON:
         say("POISON %u", note->rank);
+        break;
+    case SL_NOTE_SEAL_FAILED:
+        say("SEAL_FAILED %u", note->rank);
         break;
     case SL_NOTE_JOIN:
     case SL_NOTE_READY:

@@ -47,6 +47,20 @@ Test(seal_rounds, pass_a_failure_on_with_rank_and_status)
     cr_expect_str_eq(error.text, "rank 1: too little staging");
 }
 
+Test(seal_rounds, name_the_cause_and_not_who_only_heard_of_it)
+{
+    struct sluice_error failure;
+    fill();
+    sl_error_set(&failure, SLUICE_PEER_FAILED, "seal", "rank 2: no descriptors");
+    sl_ready_fill(&failure, NULL, &parts[0]);
+    cr_expect_eq(reduce(), SLUICE_PEER_FAILED);
+    cr_expect_str_eq(error.text, "rank 0: rank 2: no descriptors");
+    sl_error_set(&failure, SLUICE_SYSTEM, "seal", "no descriptors");
+    sl_ready_fill(&failure, NULL, &parts[2]);
+    cr_expect_eq(reduce(), SLUICE_SYSTEM);
+    cr_expect_str_eq(error.text, "rank 2: no descriptors");
+}
+
 Test(seal_rounds, refuse_malformed_parts_by_rank)
 {
     fill();
