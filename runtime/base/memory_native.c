@@ -3,6 +3,8 @@
  *
  * - An own arena is always entered with MALLOCX_TCACHE_NONE, also when freeing: a thread cache would
  *   carry its memory into other arenas, and the arena could not be destroyed whole.
+ * - An own arena takes its memory by hooks of ours, its records' too: jemalloc's own hooks keep the records of an arena
+ *   that was destroyed mapped for ever, so that every runtime that was opened and closed would cost 2 MiB of addresses.
  * - jemalloc is referred to weakly. A shared object linked to it cannot be loaded late (initial-exec
  *   TLS), so the program links it, or libc serves. Sanitizers see libc only.
  */
@@ -10,6 +12,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "runtime/base/error.h"
 
@@ -64,11 +67,59 @@ static _Bool linked(void)
     return mallocx && dallocx && mallctl;
 }
 
+/* `alignment` is a multiple of the page. */
+static void *hook_alloc(extent_hooks_t *hooks, void *address, size_t bytes, size_t alignment, bool *zero, bool *commit,
+                        unsigned arena)
+{
+    (void)hooks, (void)arena;
+    if (address != NULL)
+        return NULL;
+    uint8_t *all = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    size_t ahead = (alignment - (uintptr_t)all % alignment) % alignment;
+    if (ahead > 0)
+        SL_IGNORE(munmap(all, ahead));
+    SL_IGNORE(munmap(all + ahead + bytes, alignment - ahead));
+    *zero = 1;
+    *commit = 1;
+    return all + ahead;
+}
+
+static bool hook_dalloc(extent_hooks_t *hooks, void *address, size_t bytes, bool committed, unsigned arena)
+{
+    (void)hooks, (void)committed, (void)arena;
+    return munmap(address, bytes) != 0;
+}
+
+static void hook_destroy(extent_hooks_t *hooks, void *address, size_t bytes, bool committed, unsigned arena)
+{
+    SL_IGNORE(hook_dalloc(hooks, address, bytes, committed, arena));
+}
+
+/* Mappings may be cut and joined anywhere. */
+static bool hook_split(extent_hooks_t *hooks, void *address, size_t bytes, size_t low, size_t high, bool committed,
+                       unsigned arena)
+{
+    (void)hooks, (void)address, (void)bytes, (void)low, (void)high, (void)committed, (void)arena;
+    return 0;
+}
+
+static bool hook_merge(extent_hooks_t *hooks, void *low, size_t low_bytes, void *high, size_t high_bytes,
+                       bool committed, unsigned arena)
+{
+    (void)hooks, (void)low, (void)low_bytes, (void)high, (void)high_bytes, (void)committed, (void)arena;
+    return 0;
+}
+
 static _Bool arena_create(void **ret_context)
 {
+    static extent_hooks_t hooks = {
+        .alloc = hook_alloc, .dalloc = hook_dalloc, .destroy = hook_destroy, .split = hook_split, .merge = hook_merge};
+    extent_hooks_t *given = &hooks;
     unsigned index = 0;
     size_t bytes = sizeof index;
-    if (mallctl("arenas.create", &index, &bytes, NULL, 0) != 0)
+    if (mallctl("arenas.create", &index, &bytes, &given, sizeof given) != 0)
         return 0;
     *ret_context = (void *)(uintptr_t)(unsigned)(MALLOCX_ARENA(index) | MALLOCX_TCACHE_NONE);
     return 1;

@@ -3,7 +3,10 @@
 
 #include <criterion/criterion.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/memory.h"
 
@@ -38,6 +41,29 @@ Test(memory, alignment_is_kept_in_every_arena)
         sl_free(sl_mem_default(), block);
     }
     sl_mem_close(mem);
+}
+
+static uint64_t address_space(void)
+{
+    char line[64] = "";
+    FILE *file = fopen("/proc/self/statm", "re");
+    cr_assert(file != NULL && fgets(line, sizeof line, file) != NULL);
+    (void)fclose(file);
+    return strtoull(line, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+Test(memory, arenas_that_were_closed_leave_no_addresses_in_use)
+{
+    uint64_t before = 0;
+    for (int i = 0; i < 40; i++) {
+        before = i == 8 ? address_space() : before;
+        struct sl_mem *mem = sl_mem_open();
+        void *block = sl_new(mem, 1000, "test");
+        cr_assert_not_null(block);
+        sl_free(mem, block);
+        sl_mem_close(mem);
+    }
+    cr_expect_eq(address_space(), before);
 }
 
 Test(memory, array_too_large_to_count_is_out_of_memory)
