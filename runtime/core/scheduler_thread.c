@@ -15,7 +15,7 @@
 #include "runtime/core/transfer_object.h"
 
 /* While the backend has launches in progress it wants to be polled (NCCL's non-blocking mode). */
-#define BUSY_SLEEP_NS (50 * SLUICE_MICROSECOND)
+#define BUSY_SLEEP_NS (100 * SLUICE_MICROSECOND)
 
 static void sleep_until(const struct sl_driver *driver, uint64_t now, uint64_t until)
 {
