@@ -23,7 +23,7 @@ enum { SOAK_ALL = (1 << SOAK_RANKS) - 1, SOAK_STEP_BITS = 24 };
 enum soak_kind { SOAK_OPEN = 1, SOAK_RECOVER = 2, SOAK_END = 3 };
 
 /* Bits of a step's decision. */
-enum { SOAK_FAULTY = 1, SOAK_LEAVE = 2, SOAK_CANCELLED = 4, SOAK_WITHHELD = 8 };
+enum { SOAK_FAULTY = 1, SOAK_LEAVE = 2, SOAK_CANCELLED = 4 };
 
 enum soak_outcome { SOAK_OK = 0, SOAK_CANCEL = 1, SOAK_GATE = 2, SOAK_LOSS = 3, SOAK_OUTCOMES = 4 };
 

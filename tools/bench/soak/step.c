@@ -98,14 +98,14 @@ static _Bool decide(const struct soak_rank *rank, uint64_t version, _Bool *ret_f
     return value >> 8 == version && (value & SOAK_LEAVE) == 0;
 }
 
-static void note(const struct soak_rank *rank, const struct soak_step *step, uint64_t bits)
+static void note_cancel(const struct soak_rank *rank, const struct soak_step *step)
 {
-    atomic_fetch_or(&rank->board->ring[step->version % SOAK_RING].decision, bits);
+    atomic_fetch_or(&rank->board->ring[step->version % SOAK_RING].decision, SOAK_CANCELLED);
 }
 
-static _Bool noted(const struct soak_rank *rank, const struct soak_step *step, uint64_t bits)
+static _Bool was_cancelled(const struct soak_rank *rank, const struct soak_step *step)
 {
-    return (atomic_load(&rank->board->ring[step->version % SOAK_RING].decision) & bits) != 0;
+    return (atomic_load(&rank->board->ring[step->version % SOAK_RING].decision) & SOAK_CANCELLED) != 0;
 }
 
 /* --- events --- */
@@ -183,7 +183,7 @@ static void do_to_it(const struct soak_rank *rank, const struct soak_step *step,
     }
     if (step->cancels == rank->number) {
         soak_nap(step->cancel_ns);
-        note(rank, step, SOAK_CANCELLED);
+        note_cancel(rank, step);
         sluice_transfer_cancel(transfer);
     }
 }
@@ -229,8 +229,8 @@ static _Bool is_allowed(const struct soak_rank *rank, const struct soak_step *st
 {
     static const sluice_status of_loss[] = {SLUICE_PEER_LOST, SLUICE_PEER_FAILED, SLUICE_POISONED, SLUICE_ABORTED,
                                             SLUICE_TRANSPORT, SLUICE_UNDECIDED,   SLUICE_TORN};
-    if (status == SLUICE_OK || (status == SLUICE_CANCELLED && noted(rank, step, SOAK_CANCELLED)) ||
-        (status == SLUICE_GATE_TIMEOUT && noted(rank, step, SOAK_WITHHELD)))
+    if (status == SLUICE_OK || (status == SLUICE_CANCELLED && was_cancelled(rank, step)) ||
+        (status == SLUICE_GATE_TIMEOUT && step->withholds != SOAK_RANKS))
         return 1;
     for (size_t i = 0; i < SL_COUNT(of_loss); i++)
         if (status == of_loss[i])
@@ -294,8 +294,6 @@ static _Bool run(struct soak_rank *rank, const struct soak_step *step)
     struct sluice_transfer_options options = options_of(rank, step, events);
     sluice_transfer *transfer = NULL;
     struct sluice_error error = {0};
-    if (step->withholds == rank->number)
-        note(rank, step, SOAK_WITHHELD);
     soak_beat(rank, "submit");
     sluice_status status = sluice_submit(rank->plan, &options, &transfer);
     if (status != SLUICE_OK) {

@@ -5,8 +5,8 @@
  *   bench_soak [SECONDS] [SEED] [PHASE]     PHASE: seconds with faults off, then as many with faults on (default 20)
  *
  * Faults on: a rank is stopped below the heartbeat's limit; killed, or stopped beyond the limit, whereupon by turns the
- * others go on and take it in again later, or all open anew; killed while a world begins. In between transfers are
- * cancelled and gates stay closed. Faults off: every version comes whole. The last phase has faults off.
+ * others go on and take it in again later, or all open anew; killed while a world begins, a recovered one too. In
+ * between transfers are cancelled and gates stay closed. Faults off: every version comes whole. The last phase has faults off.
  *
  * Invariants: this process has one thread and touches only its own children, by their ids. In the first quarter any rank
  * is killed, afterwards only ranks 0 and 3, so that the memory of two processes that live on can be compared.
@@ -38,7 +38,7 @@ enum { SECONDS_DEFAULT = 1800, PHASE_DEFAULT = 20, SECONDS_MAX = 1000000, MINUTE
 #define BEAT_LIMIT (120 * SLUICE_SECOND)
 #define LOOK       (10 * SLUICE_MILLISECOND)
 
-enum action { SHORT_STOP, KILL_RECOVER, STOP_OPEN, KILL_OPEN, STOP_RECOVER, KILL_BEGIN, ACTIONS };
+enum action { SHORT_STOP, KILL_RECOVER, STOP_OPEN, KILL_OPEN, STOP_RECOVER, KILL_BEGIN, KILL_AGAIN, ACTIONS };
 
 struct soak {
     struct soak_board *board;
@@ -56,6 +56,7 @@ struct soak {
 static void print_counts(const struct soak *soak)
 {
     uint64_t outcomes[SOAK_OUTCOMES] = {0}, bytes = 0;
+    uint32_t at_begin = soak->done[KILL_BEGIN] + soak->done[KILL_AGAIN]; /* and one before, in the second case */
     for (uint32_t r = 0; r < SOAK_RANKS; r++) {
         for (uint32_t i = 0; i < SOAK_OUTCOMES; i++)
             outcomes[i] += atomic_load(&soak->board->seats[r].outcomes[i]);
@@ -69,7 +70,7 @@ static void print_counts(const struct soak *soak)
         (unsigned long long)outcomes[SOAK_CANCEL], (unsigned long long)outcomes[SOAK_GATE],
         (unsigned long long)outcomes[SOAK_LOSS], (double)bytes / 1e9, soak->done[SHORT_STOP],
         soak->done[STOP_OPEN] + soak->done[STOP_RECOVER],
-        soak->done[KILL_OPEN] + soak->done[KILL_RECOVER] + soak->done[KILL_BEGIN], soak->done[KILL_BEGIN], soak->opened,
+        soak->done[KILL_OPEN] + soak->done[KILL_RECOVER] + at_begin + soak->done[KILL_AGAIN], at_begin, soak->opened,
         soak->recovered);
     for (uint32_t r = 0; r < SOAK_RANKS; r++)
         printf(" %.2f", (double)life_last(&soak->lives[r]) / 1e3);
@@ -252,6 +253,15 @@ static void go_on_without(struct soak *soak, uint32_t victim)
     leave(soak);
 }
 
+/* A rank dies while a world begins; then all open anew. */
+static void lose_at_begin(struct soak *soak, enum soak_kind kind, uint32_t mask, uint32_t victim)
+{
+    publish(soak, kind, mask);
+    watch(soak, sl_random_below(&soak->random, 30 * SLUICE_MILLISECOND));
+    lose(soak, victim, 1);
+    begin(soak, SOAK_OPEN, SOAK_ALL);
+}
+
 static void act(struct soak *soak, enum action action)
 {
     uint32_t victim = action == STOP_OPEN || action == STOP_RECOVER ? any_rank(soak) : mortal(soak);
@@ -259,10 +269,10 @@ static void act(struct soak *soak, enum action action)
         stop(soak, any_rank(soak), SLUICE_MILLISECOND + sl_random_below(&soak->random, LIMIT * 2 / 5));
     } else if (action == KILL_BEGIN) {
         leave(soak);
-        publish(soak, SOAK_OPEN, SOAK_ALL);
-        watch(soak, sl_random_below(&soak->random, 30 * SLUICE_MILLISECOND));
+        lose_at_begin(soak, SOAK_OPEN, SOAK_ALL, victim);
+    } else if (action == KILL_AGAIN) {
         lose(soak, victim, 1);
-        begin(soak, SOAK_OPEN, SOAK_ALL);
+        lose_at_begin(soak, SOAK_RECOVER, SOAK_ALL & ~(1u << victim), victim == 0 ? SOAK_RANKS - 1 : 0);
     } else {
         lose(soak, victim, action == KILL_OPEN || action == KILL_RECOVER);
         if (action == KILL_RECOVER || action == STOP_RECOVER)
@@ -276,8 +286,8 @@ static void act(struct soak *soak, enum action action)
 
 static void with_faults(struct soak *soak)
 {
-    static const enum action turns[] = {SHORT_STOP, KILL_RECOVER, SHORT_STOP,   KILL_OPEN,
-                                        SHORT_STOP, STOP_OPEN,    STOP_RECOVER, KILL_BEGIN};
+    static const enum action turns[] = {SHORT_STOP, KILL_RECOVER, SHORT_STOP, KILL_OPEN, SHORT_STOP,
+                                        STOP_OPEN,  STOP_RECOVER, KILL_BEGIN, KILL_AGAIN};
     uint64_t until = soak_now() + soak->phase_ns;
     atomic_store(&soak->board->faults, 1);
     while (soak_now() < until) {
