@@ -195,7 +195,7 @@ static void finish(pid_t child, int signal_number)
 {
     int state = 0;
     cr_assert_eq(waitpid(child, &state, 0), child);
-    cr_assert_eq(WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state), signal_number);
+    cr_assert_eq(WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state), signal_number, "wait status %#x", state);
 }
 
 static void all_hold(uint8_t value)

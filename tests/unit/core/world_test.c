@@ -210,6 +210,8 @@ static void mismatched(struct many_rank *rank)
     cr_expect_not_null(strstr(sluice_last_error()->text, "window_bytes"), "%s", sluice_last_error()->text);
     seal = small_windows();
     cr_expect_eq(sluice_plan_seal_wait(rank->plan, rank->runtime, &seal, 0), SLUICE_OK);
+    while (many_count(rank, SLUICE_EVENT_SEALED) == 0) /* events may still be on their way */
+        sched_yield();
     cr_expect_eq(many_count(rank, SLUICE_EVENT_FAILED), 1u);
     many_drop(rank);
 }
