@@ -1,6 +1,7 @@
 /* `sluice run --recover`: a rank is killed or stopped in the middle, and the others go on, or all of them. */
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -110,6 +111,24 @@ Test(run_recover, a_lost_rank_is_started_again_and_every_byte_arrives)
         cr_assert_geq(number(report, "verified_bytes"), REFITS * number(report, "bytes"));
         json_decref(report);
     }
+}
+
+/* It joins nobody; when the others have waited long enough it is ended, and none of them has been in a job before. */
+Test(run_recover, a_rank_that_stops_before_the_job_forms_is_started_again)
+{
+    const char *words[] = {SLUICE, "run", plan, "--recover", "all", NULL};
+    char line[1024];
+    pid_t children[RANKS + 1];
+    cr_assert_eq(setenv("SLUICE_HEARTBEAT", "500ms", 1), 0);
+    cr_assert_eq(setenv("SLUICE_BOOTSTRAP_TIMEOUT", "3s", 1), 0);
+    struct running running = running_begin(words);
+    while (running_children(&running, children, RANKS + 1) < 2)
+        (void)sched_yield();
+    cr_assert_eq(kill(children[1], SIGSTOP), 0);
+    running_await(&running, "sluice: rank 1 (process ", line, sizeof line);
+    cr_assert_not_null(strstr(line, "was lost by the others and then ended (Killed); it is started again"), "%s", line);
+    running_await(&running, "refit 1 of 1", line, sizeof line);
+    cr_assert_eq(running_finish(&running, NULL, 0), 0);
 }
 
 Test(run_recover, is_not_for_ranks_of_a_launcher)

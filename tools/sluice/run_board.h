@@ -37,6 +37,7 @@ struct run_seat {
     uint64_t transport_ns; /* what of it went into calls of the transport's library; only when traced */
     uint64_t trace_count, trace_dropped;
     uint64_t again_bytes; /* moved twice */
+    atomic_uint parts;    /* places of `gather` up to the last one that it has filled */
     uint8_t gather[RUN_PLACES][RUN_GATHER_BYTES];
 };
 
@@ -63,8 +64,13 @@ struct run_place {
     struct run_board *board;
     uint32_t rank;
     uint32_t epoch;
-    uint32_t gathers; /* of the epoch */
+    uint32_t gathers;    /* of the epoch */
+    uint64_t timeout_ns; /* of one all-gather */
+    _Bool late;          /* it has passed: somebody's part of place `gathers` - 1 is missing */
 };
+/* Whether the all-gather that was late still misses the rank. */
+_Bool run_board_misses(const struct run_place *place, uint32_t rank);
+/* ETIMEDOUT, ECANCELED (the run stops, or the epoch is over) or EINVAL. */
 int run_board_gather(const void *send, void *recv, size_t bytes, void *place);
 
 static inline enum run_stop run_board_stopped(const struct run_board *board)

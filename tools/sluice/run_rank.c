@@ -11,6 +11,7 @@
 #include "run_device.h"
 #include "run_rank.h"
 #include "runtime/base/clock.h"
+#include "runtime/control/control_state.h"
 #include "runtime/core/plan_object.h"
 #include "runtime/core/runtime_object.h"
 
@@ -62,16 +63,68 @@ sluice_status run_rank_stopped(const struct rank *rank)
 
 /*
  * Hundreds of ranks that start on a few processors may leave one without time for seconds. The process that started
- * them sees their end itself, so their heartbeats may be slow. 0: as the settings say.
+ * them sees their end itself, so their heartbeats may be slow.
  */
-static uint64_t heartbeat_of(uint32_t world)
+static void take_settings(struct rank *rank, struct sluice_runtime_options *options)
 {
     struct sl_config settings;
-    uint64_t slow = world * (20 * SLUICE_MILLISECOND);
+    uint64_t slow = options->world * (20 * SLUICE_MILLISECOND);
     if (sl_config_read((const char *const *)environ, &settings) != SLUICE_OK)
-        return 0; /* the runtime says what is wrong */
+        return; /* the runtime says what is wrong */
     const struct sl_setting_value *beat = &settings.values[SL_SET_HEARTBEAT];
-    return beat->source == SL_FROM_DEFAULT && slow > beat->number ? slow : 0;
+    options->heartbeat_ns = beat->source == SL_FROM_DEFAULT && slow > beat->number ? slow : 0;
+    rank->place.timeout_ns = settings.values[SL_SET_BOOTSTRAP_TIMEOUT].number;
+}
+
+static sluice_status bind_all(struct rank *rank)
+{
+    struct run_buffers *buffers = &rank->buffers;
+    sluice_status status = SLUICE_OK;
+    for (uint32_t p = 0; p < rank->whole->store.param_count; p++)
+        for (int role = 0; role < 2 && status == SLUICE_OK; role++)
+            if (buffers->offsets[role][p] != RUN_NO_BUFFER)
+                status = sluice_plan_bind(rank->whole, p, (enum sluice_role)role,
+                                          run_device_buffer(&rank->device, buffers, p, (enum sluice_role)role),
+                                          buffers->bytes[role][p]);
+    return status;
+}
+
+/* Once: what the buffers are, and the plan of all ranks with them, is the same in every epoch. */
+static sluice_status open_device(struct rank *rank, struct sluice_runtime_options *options)
+{
+    const struct run_options *opt = rank->job->options;
+    uint32_t local = rank->job->launched ? rank->number : rank->job->local_rank;
+    sluice_status status =
+        run_device_open(&rank->buffers, opt->memory, options, opt->ranks_per_gpu, local, &rank->device);
+    if (status != SLUICE_OK)
+        return status;
+    rank->device_opened = 1;
+    rank->device_shared = options->device_shared;
+    return bind_all(rank);
+}
+
+static _Bool is_missing(const void *place, uint32_t rank)
+{
+    return run_board_misses(place, rank);
+}
+
+/* Not all came in time. Who did not is ended and started again where lost ranks are. */
+static sluice_status say_late(const struct rank *rank)
+{
+    struct run_board *board = rank->job->board;
+    char list[128];
+    uint32_t missing = 0;
+    for (uint32_t r = 0; r < board->world; r++) {
+        if (!is_missing(&rank->place, r))
+            continue;
+        missing++;
+        if (rank->job->options->recover == RUN_RECOVER_ALL)
+            atomic_store(&board->seats[r].lost, rank->place.epoch + 1);
+    }
+    sl_rank_list(board->world, is_missing, &rank->place, list, sizeof list);
+    return sl_fail(SLUICE_TIMEOUT, "run",
+                   "%u of %u ranks joined the run in time (SLUICE_BOOTSTRAP_TIMEOUT); missing: %s",
+                   board->world - missing, board->world, list);
 }
 
 sluice_status run_rank_open(struct rank *rank)
@@ -90,23 +143,18 @@ sluice_status run_rank_open(struct rank *rank)
         options.rank = options.local_rank = rank->number;
         options.allgather = run_board_gather;
         options.allgather_user = &rank->place;
-        options.heartbeat_ns = heartbeat_of(options.world);
+        take_settings(rank, &options);
     }
     options.device_shared = rank->device_shared;
-    if (!rank->device_opened) {
-        sluice_status status =
-            run_device_open(&rank->buffers, opt->memory, &options, opt->ranks_per_gpu, local, &rank->device);
-        if (status != SLUICE_OK)
-            return status;
-        rank->device_opened = 1;
-        rank->device_shared = options.device_shared;
-    }
+    sluice_status status = rank->device_opened ? SLUICE_OK : open_device(rank, &options);
+    if (status != SLUICE_OK)
+        return status;
     const struct sl_runtime_hooks hooks = {.interrupt = &rank->job->board->stop};
-    sluice_status status = sl_runtime_open_with(&options, &hooks, &rank->runtime);
+    status = sl_runtime_open_with(&options, &hooks, &rank->runtime);
     /* An interrupt ends all ranks: that of another may be seen first, as a loss. */
     if (status != SLUICE_OK && run_board_stopped(rank->job->board) == RUN_INTERRUPTED)
         return run_rank_stopped(rank);
-    return status;
+    return status != SLUICE_OK && rank->place.late ? say_late(rank) : status;
 }
 
 /* The plan's handle takes over the job's plan. */
@@ -122,19 +170,6 @@ static sluice_status open_plan(struct rank *rank)
     *job->plan = (struct sl_plan){0};
     job->content.plan = &rank->whole->store;
     return SLUICE_OK;
-}
-
-static sluice_status bind(struct rank *rank)
-{
-    struct run_buffers *buffers = &rank->buffers;
-    sluice_status status = SLUICE_OK;
-    for (uint32_t p = 0; p < rank->plan->store.param_count; p++)
-        for (int role = 0; role < 2 && status == SLUICE_OK; role++)
-            if (buffers->offsets[role][p] != RUN_NO_BUFFER)
-                status = sluice_plan_bind(rank->plan, p, (enum sluice_role)role,
-                                          run_device_buffer(&rank->device, buffers, p, (enum sluice_role)role),
-                                          buffers->bytes[role][p]);
-    return status;
 }
 
 /* What the rank's open device says of itself; zeros where it says nothing. */
@@ -390,8 +425,6 @@ static sluice_status begin(struct rank *rank)
     if (status == SLUICE_OK && sluice_runtime_world(rank->runtime) != rank->plan->store.world)
         status = sl_fail(SLUICE_CONFIG, "run", "the launcher started %u ranks but the plan is for %u",
                          sluice_runtime_world(rank->runtime), rank->plan->store.world);
-    if (status == SLUICE_OK)
-        status = bind(rank);
     if (status == SLUICE_OK)
         status = run_rank_seal(rank);
     if (status == SLUICE_OK && rank->place.epoch > 0)

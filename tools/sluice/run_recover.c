@@ -70,6 +70,7 @@ static sluice_status join_all(struct rank *rank)
     leave(rank);
     rank->place.epoch = epoch;
     rank->place.gathers = 0;
+    rank->place.late = 0;
     return run_rank_open(rank);
 }
 

@@ -5,7 +5,7 @@
 #include "runtime/backend/registry.h"
 #include "support/many.h"
 
-enum { BYTES = 4096, TRIES = 500 };
+enum { BYTES = 4096, TRIES = 100 };
 
 static struct many many;
 static struct sluice_backend_ops slow;
