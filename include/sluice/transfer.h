@@ -78,7 +78,7 @@ struct sluice_transfer_options {
     size_t param_gate_count;
     sluice_event_fn on_event; /* may be NULL */
     void *user;
-    uint64_t gate_timeout_ns;       /* 0: none */
+    uint64_t gate_timeout_ns;       /* for gates of this rank; waiting for other ranks is none. 0: none */
     uint64_t timeout_ns;            /* of the whole transfer; 0: none */
     uint64_t pace_bytes_per_second; /* of each rank; 0: unlimited; rank 0's value counts */
     uint32_t priority;              /* higher first at each grant; rank 0's value counts */

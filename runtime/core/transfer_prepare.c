@@ -185,6 +185,7 @@ static sluice_status prepare_gates(struct sluice_transfer *transfer, const struc
     if (transfer->changed_only || transfer->resume) {
         transfer->agree.changed = transfer->resume ? SL_CHANGED_DIGESTED : SL_CHANGED_GATES;
         transfer->agree.changed_gate = (uint32_t)count;
+        transfer->gates[count].word = 1;
         transfer->gates[count].name =
             transfer->resume ? "word of the windows that all ranks have" : "digests of what changed";
         transfer->waits[count] = (struct sl_gate_wait){.transfer = transfer, .index = (uint32_t)count};

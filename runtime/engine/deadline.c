@@ -2,7 +2,7 @@
  * deadline.c: what must happen by when.
  *
  * - Gate deadline: from submit, or the end of an earlier run that this one had to wait for, for gates that
- *   hold windows; from STAGED for gates that hold the decision.
+ *   hold windows; from STAGED for gates that hold the decision. Only for the application's gates.
  * - Whole transfer: from submit, until the decision: after it, finishing does less harm than stopping.
  *   Both leave the communicator whole.
  * - Stall: nothing completed for that long though something is launched; waiting at gates or for grants
@@ -20,7 +20,7 @@ static uint64_t gate_deadline(const struct run *run)
         return UINT64_MAX;
     if (run->turns_closed > 0)
         return UINT64_MAX;
-    if (run->gates_closed > 0)
+    if (run->gates_closed > run->words_closed)
         return sl_later(run->turn_ns, run->config.gate_timeout_ns);
     if (run->state == RUN_GATES && run->consumer_closed > 0)
         return sl_later(run->staged_ns, run->config.gate_timeout_ns);
@@ -74,7 +74,7 @@ static void check_soft(struct sl_engine *engine, struct run *run)
 {
     struct sluice_error cause;
     if (engine->now >= gate_deadline(run)) {
-        uint64_t since = run->gates_closed > 0 ? run->turn_ns : run->staged_ns;
+        uint64_t since = run->gates_closed > run->words_closed ? run->turn_ns : run->staged_ns;
         say(engine, run, &cause, SLUICE_GATE_TIMEOUT, "closed gate", since, run->config.gate_timeout_ns);
         sl_fail_soft(engine, run, &cause);
     } else if (engine->now >= whole_deadline(run)) {

@@ -68,6 +68,7 @@ static void count_gates(struct run *run)
             run->closed[gate->first_window]++;
             run->gates_closed++;
             run->turns_closed += gate->turn;
+            run->words_closed += gate->word;
         }
     }
     while (run->ready < config->windows && run->closed[run->ready] == 0)

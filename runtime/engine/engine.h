@@ -26,6 +26,7 @@ struct sl_run_gate {
     _Bool consumer; /* with shadow landing: holds the decision, not the windows of the staged prefix */
     _Bool open;
     _Bool turn;       /* ours: an earlier run must end first; the gate deadline starts when the last such gate opens */
+    _Bool word;       /* ours: the ranks must agree first; it has no deadline, like waiting for the grants of others */
     const char *name; /* for errors and explanations: "source of parameter 'x'"; may be NULL; outlives the run */
 };
 

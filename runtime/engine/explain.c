@@ -149,7 +149,7 @@ size_t sl_run_words(const struct run *run, char *data, size_t bytes)
 size_t sl_run_gate_words(const struct run *run, char *data, size_t bytes)
 {
     struct text text = text_of(data, bytes);
-    _Bool decision = run->gates_closed == 0;
+    _Bool decision = run->gates_closed == run->words_closed;
     if (decision)
         add(&text, "the decision of version %llu waits for ", (unsigned long long)run->config.version);
     else

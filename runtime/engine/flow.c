@@ -64,6 +64,7 @@ void sl_run_gate_opened(struct run *run, uint32_t index, uint64_t now)
     run->closed[gate->first_window]--;
     run->gates_closed--;
     run->turns_closed -= gate->turn;
+    run->words_closed -= gate->word;
     if (gate->turn)
         run->turn_ns = now;
     while (run->ready < run->config.windows && run->closed[run->ready] == 0)

@@ -60,6 +60,7 @@ struct run {
     uint32_t *closed;         /* per window: closed gates that it is the first to need */
     uint32_t gates_closed;    /* sum of `closed` */
     uint32_t turns_closed;    /* of `gates_closed`: an earlier run must end */
+    uint32_t words_closed;    /* of `gates_closed`: the ranks must agree */
     uint32_t consumer_closed; /* shadow: closed consumer gates, which hold the decision */
     uint32_t ready;           /* leading windows with all gates open */
     uint32_t told_ready;

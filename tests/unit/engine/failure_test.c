@@ -219,6 +219,20 @@ Test(engine_failure, the_gate_deadline_starts_when_the_earlier_run_has_ended)
     cr_assert_str_eq(bench_time(&bench, SLUICE_SECOND), "REQUEST FAIL GATE_TIMEOUT");
 }
 
+Test(engine_failure, waiting_for_a_word_of_other_ranks_has_no_gate_deadline)
+{
+    struct sl_run_gate gates[] = {{.first_window = 0, .word = 1}, {.first_window = 0}};
+    struct sl_run_config run = bench_run(&bench, 2);
+    run.gates = gates;
+    run.gate_count = 2;
+    run.gate_timeout_ns = SLUICE_SECOND;
+    bench_add(&bench, &run);
+    cr_assert_eq(sl_engine_timer(bench.engine), bench.now + SLUICE_SECOND);
+    bench_gate(&bench, 0, 1);
+    cr_assert_eq(sl_engine_timer(bench.engine), UINT64_MAX, "only the ranks' word is missing");
+    cr_assert_str_eq(bench_time(&bench, 10 * SLUICE_SECOND), "");
+}
+
 Test(engine_failure, a_stall_names_window_and_stage_and_aborts)
 {
     start(40, 8, 5);
