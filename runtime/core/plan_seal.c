@@ -43,7 +43,9 @@ static sluice_status take_state(struct sluice_plan *plan)
         return SLUICE_FORKED;
     pthread_mutex_lock(&plan->lock);
     if (atomic_load(&plan->state) != SL_PLAN_OPEN)
-        status = sl_fail(SLUICE_STATE, "seal", "the plan is sealed or being sealed already");
+        status = sl_fail(SLUICE_STATE, "seal",
+                         "the plan is sealed or being sealed already: for another runtime make a new one, or one by "
+                         "sluice_plan_recover");
     else
         atomic_store(&plan->state, SL_PLAN_SEALING);
     pthread_mutex_unlock(&plan->lock);
