@@ -142,10 +142,10 @@ Test(group, no_context_appears_on_another_gpu)
     enum cudaDriverEntryPointQueryResult found;
     unsigned flags = 0;
     int gpus = 0, active = 1;
+    struct sluice_device *device = open_device();
     cr_assert_eq(cudaGetDeviceCount(&gpus), cudaSuccess);
     if (gpus < 2)
         cr_skip_test("two GPUs are needed, there are %d", gpus);
-    struct sluice_device *device = open_device();
     struct sluice_queue *queue = NULL;
     struct sluice_group *group = NULL;
     must(ops->queue_open(device, &queue), "queue_open");
