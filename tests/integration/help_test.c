@@ -36,6 +36,8 @@ Test(help, sim_says_which_options_do_not_go_together)
     tool_fails(2, "--faults makes its own plans");
     tool_run("sim", "--faults", "--json");
     tool_fails(2, "--faults goes with --seed and --seeds alone");
+    tool_run("sim", "--faults", "--seeds", "0");
+    tool_fails(2, "--seeds 0 would try nothing");
     tool_run("sim", "--seeds", "3", "a.plan");
     tool_fails(2, "--seed and --seeds are for --faults");
 }

@@ -238,6 +238,8 @@ Test(run, refuses_bad_command_lines)
     tool_fails(2, "--shadow-bytes is for --landing shadow");
     RUN("--from", "tp=2", SMALL);
     tool_fails(2, "--from is for --checkpoint");
+    RUN("--trace", tool_in_folder("same"), "--timeline", tool_in_folder("same"), SMALL);
+    tool_fails(2, "--trace and --timeline would write the same file");
     RUN("--messages", HANG, SMALL);
     tool_fails(2, "beside --messages");
     RUN("--json");

@@ -346,6 +346,9 @@ static int run_job(struct tool_args *args, struct run_job *job, const struct sl_
                           RUN_LOCAL_RANKS_MAX);
     if (job->launched && !check_memory(args, job))
         return args->status;
+    if (job->options->trace != NULL && job->options->timeline != NULL &&
+        strcmp(job->options->trace, job->options->timeline) == 0)
+        return tool_usage(args, "--trace and --timeline would write the same file, %s", job->options->trace);
     if (job->launched && (!check_output(args, job->options->trace) || !check_output(args, job->options->timeline)))
         return args->status;
     if (count_plan(job) != SLUICE_OK ||

@@ -97,7 +97,11 @@ static _Bool take_option(struct tool_args *args, int option, struct sim_options 
         ret->seed_given = 1;
         return tool_u64(args, &ret->seed);
     case OPT_SEEDS:
-        return tool_u64(args, &ret->seeds);
+        if (!tool_u64(args, &ret->seeds))
+            return 0;
+        if (ret->seeds == 0)
+            args->status = tool_usage(args, "--seeds 0 would try nothing");
+        return ret->seeds > 0;
     case OPT_JSON:
         ret->json = 1;
         return 1;

@@ -21,7 +21,10 @@ static atomic_bool taken[ORDINALS];
 
 static sluice_status take_device(const struct sluice_device *device)
 {
-    if (device->ordinal < ORDINALS && !atomic_exchange(&taken[device->ordinal], 1))
+    if (device->ordinal >= ORDINALS)
+        return sl_fail(SLUICE_LIMIT, "nccl", "device %d: numbers below %d are kept account of", device->ordinal,
+                       ORDINALS);
+    if (!atomic_exchange(&taken[device->ordinal], 1))
         return SLUICE_OK;
     return sl_fail(SLUICE_STATE, "nccl",
                    "device %d has a communicator of another runtime of this process: seal both plans on one runtime, "
