@@ -8,10 +8,15 @@
 
 #include <string.h>
 
+static _Bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static _Bool begins_json(const char *text, size_t bytes)
 {
     size_t blanks = 0;
-    while (blanks < bytes && memchr(" \t\r\n", text[blanks], 4) != NULL)
+    while (blanks < bytes && is_blank(text[blanks]))
         blanks++;
     return blanks < bytes && (text[blanks] == '{' || text[blanks] == '[');
 }

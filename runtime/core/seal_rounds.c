@@ -45,7 +45,7 @@ static sluice_status check_part(const struct sl_bytes *bytes, uint32_t rank, str
 sluice_status sl_ready_reduce(const struct sl_bytes *parts, uint32_t world, struct sl_mem *mem, uint8_t **ret_data,
                               size_t *ret_bytes, struct sluice_error *error)
 {
-    struct sl_ready_part part;
+    struct sl_ready_part part = {0};
     uint8_t *data = sl_new_array(mem, world, sizeof(uint32_t) + SLUICE_BLOB_MAX, "addresses");
     if (data == NULL)
         return sl_error_set(error, SLUICE_NOMEM, "seal", "rank 0 is out of memory for the seal");

@@ -215,13 +215,14 @@ static void check_untouched(struct job_run *run)
 {
     const struct sl_plan *spec = spec_of(run);
     struct job_plan *plan = plan_of(run);
-    for (uint32_t t = 0; t < spec->task_count; t++)
-        if (plan->before[t] != NULL &&
-            memcmp(plan->before[t], plan->buffer[t][SLUICE_ROLE_DESTINATION], spec->tasks[t].from.row_bytes) != 0) {
+    for (uint32_t t = 0; t < spec->task_count; t++) {
+        const uint8_t *before = plan->before[t], *after = plan->buffer[t][SLUICE_ROLE_DESTINATION];
+        if (before != NULL && after != NULL && memcmp(before, after, spec->tasks[t].from.row_bytes) != 0) {
             job_violated(run->rank->job, "rank %u: the version did not come (%s), but task %u was written",
                          run->rank->number, run->error.text, t);
             return;
         }
+    }
 }
 
 /* --- events --- */

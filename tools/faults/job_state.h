@@ -17,7 +17,7 @@ enum {
     JOB_TASKS = 24,
     JOB_TASK_BYTES = 2048,
     JOB_OPS = 512,
-    JOB_ROUNDS = 8,
+    JOB_ROUNDS = 32, /* of all plans: a seal, and three of each run */
     JOB_STEPS = 200000
 };
 

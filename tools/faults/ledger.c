@@ -56,7 +56,9 @@ const struct sl_mem_ops ledger_ops = {.name = "ledger", .alloc = ledger_alloc, .
 uint64_t ledger_drop(struct ledger *ledger)
 {
     uint64_t count = ledger->live;
-    while (ledger->blocks != NULL)
+    while (ledger->blocks != NULL) {
+        SL_ASSERT(ledger->blocks->previous == NULL);
         ledger_free(ledger, (char *)ledger->blocks + sizeof(struct ledger_block));
+    }
     return count;
 }

@@ -125,12 +125,14 @@ static void act(struct world *world, uint32_t rank, const struct sl_action *acti
         part->decided_vote = part->final_vote = 1;
     switch (action->kind) {
     case SL_ACTION_LAUNCH:
+        SL_ASSERT(part != NULL);
         check_launch(world, rank, run, action->window);
         part->in_flight += (uint32_t)__builtin_popcount(part->flags[action->window]);
         backend_launch(world, rank, run, action->window, part->flags[action->window]);
         world->result->launches++;
         break;
     case SL_ACTION_COMMIT:
+        SL_ASSERT(part != NULL);
         check_commit(world, rank, run);
         part->in_flight++;
         backend_launch(world, rank, run, 0, COMMIT_BIT);

@@ -163,7 +163,7 @@ static void fill(const struct rank *rank, uint64_t version)
 {
     for (uint32_t p = 0; rank->number < SOURCES && p < PARAMS; p++)
         for (uint64_t w = 0; w < PART_WORDS; w++)
-            rank->buffers[p][w] = word_of(version, p, rank->number * PART_WORDS + w);
+            rank->buffers[p][w] = word_of(version, p, (uint64_t)rank->number * PART_WORDS + w);
 }
 
 /* What came from sources that live. */

@@ -42,6 +42,6 @@ struct tally_board {
 /* Within this a survivor has to know: the bootstrap's own deadline, or five heartbeats. */
 uint64_t tally_deadline(const struct tally_board *board);
 /* One rank, in its process; the exit status. */
-int tally_rank(struct tally_board *board, uint32_t rank);
+int tally_rank(struct tally_board *board, uint32_t number);
 
 #endif

@@ -44,6 +44,8 @@ static uint32_t member(struct sl_random *random, uint32_t mask)
 struct soak_step soak_draw(const struct soak_rank *rank, uint64_t version, _Bool faulty)
 {
     struct sl_random random = {sl_mix64(rank->board->seed) ^ version};
+    uint64_t few = some(&random);
+    few &= some(&random);
     struct soak_step step = {
         .version = version,
         .first = rank->step == 0,
@@ -55,7 +57,7 @@ struct soak_step soak_draw(const struct soak_rank *rank, uint64_t version, _Bool
         .gated = one_in(&random, 2),
         .at_staged = one_in(&random, 2),
         .asked = some(&random),
-        .fresh = some(&random) & some(&random),
+        .fresh = few,
         .gate_timeout_ns = GATE_LIMIT,
         .pauses = SOAK_RANKS,
         .cancels = SOAK_RANKS,
