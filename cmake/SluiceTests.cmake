@@ -69,11 +69,14 @@ endif()
 sluice_register(sim_faults fault 900 sluice_tool sim --faults --seeds ${fault_seeds})
 add_custom_target(nightly COMMAND sluice_tool sim --faults --seeds 1000000 USES_TERMINAL)
 
+# These judge who is silent, so nothing runs beside them.
 if(TARGET bench_kill_tally)
   sluice_register(fault_kill_tally fault 300 bench_kill_tally 12 1 30)
+  set_tests_properties(fault_kill_tally PROPERTIES RUN_SERIAL TRUE)
 endif()
 if(TARGET bench_soak)
   sluice_register(fault_soak fault 300 bench_soak 25 1 4)
+  set_tests_properties(fault_soak PROPERTIES RUN_SERIAL TRUE)
 endif()
 
 # A model has none of our code in it: once is enough.
