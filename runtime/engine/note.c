@@ -116,7 +116,8 @@ static void on_outcome(struct sl_engine *engine, struct run *run, const struct s
     }
     struct sluice_error cause;
     take_error(engine, run, note, &cause);
-    if (note->status == SLUICE_CANCELLED)
+    /* An arbiter that took over hears of a cancel from a rank that is through; what is in flight here may wait for the lost one. */
+    if (note->status == SLUICE_CANCELLED && run->nodes == 0)
         sl_run_end(engine, run, SLUICE_EVENT_CANCELLED, &cause);
     else
         sl_fail_told(engine, run, &cause);

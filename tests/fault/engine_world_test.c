@@ -114,6 +114,7 @@ Test(engine_world, seeds_that_once_failed)
         {.seed = 601130, .faults = WORLD_LOSE_FIRST | WORLD_NODE_FAILS},
         {.seed = 602946, .faults = WORLD_LOSE_FIRST | WORLD_NODE_FAILS},
         {.seed = 158085, .faults = WORLD_FAULTS},
+        {.seed = 663373, .faults = WORLD_CANCEL | WORLD_LOSE_FIRST},
     };
     struct world_result result;
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)

@@ -58,6 +58,12 @@ Test(engine_failure, cancel_runs_to_the_common_stop_and_releases_with_all)
     cr_assert_str_eq(bench_outcome(&bench, 0, SL_PHASE_RELEASED, SLUICE_OK), "RELEASED; release");
 }
 
+Test(engine_failure, a_cancel_that_another_arbiter_ends_aborts_what_is_in_flight)
+{
+    start(9, 9, 0);
+    cr_assert_str_eq(bench_outcome(&bench, 0, SL_PHASE_FINAL, SLUICE_CANCELLED), "FAILED CANCELLED; abort");
+}
+
 Test(engine_failure, completed_wins_when_everything_was_launched)
 {
     start(3, 3, 1);
