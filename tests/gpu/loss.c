@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gpu/program.h"
 #include "runtime/backend/registry.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/parse.h"
@@ -46,22 +47,6 @@ struct rank {
     _Bool leaves;          /* in the transfer that runs */
     uint32_t windows_done; /* of the last transfer */
 };
-
-static void must(sluice_status status, const char *what)
-{
-    if (status == SLUICE_OK)
-        return;
-    fprintf(stderr, "loss: %s: %s: %s\n", what, sluice_status_name(status), sluice_last_error()->text);
-    _exit(1);
-}
-
-static void cuda(cudaError_t result, const char *what)
-{
-    if (result == cudaSuccess)
-        return;
-    fprintf(stderr, "loss: %s: %s\n", what, cudaGetErrorString(result));
-    _exit(1);
-}
 
 /* --- memory and content --- */
 
@@ -127,16 +112,6 @@ static void verify(const struct rank *rank, uint32_t version, uint32_t lost)
 }
 
 /* --- runtime and plan --- */
-
-static void share_gpu(uint32_t rank)
-{
-    char host[16];
-    snprintf(host, sizeof host, "rank-%u", rank);
-    setenv("NCCL_HOSTID", host, 1);
-    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-    setenv("NCCL_IB_DISABLE", "1", 0);
-}
 
 static void open_runtime(struct rank *rank)
 {

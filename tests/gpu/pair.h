@@ -10,27 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gpu/program.h"
 #include "runtime/backend/registry.h"
 #include "sluice/base.h"
 #include "support/team.h"
 
 enum { PAIR_NO_DEVICE = 77, PAIR_SECONDS = 60 };
-
-static inline void must(sluice_status status, const char *what)
-{
-    if (status == SLUICE_OK)
-        return;
-    fprintf(stderr, "%s: %s: %s\n", what, sluice_status_name(status), sluice_last_error()->text);
-    _exit(1);
-}
-
-static inline void cuda(cudaError_t result, const char *what)
-{
-    if (result == cudaSuccess)
-        return;
-    fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(result));
-    _exit(1);
-}
 
 static inline void expect(_Bool right, const char *what)
 {
@@ -45,16 +30,11 @@ static _Bool pair_apart; /* a GPU for each rank */
 /* Makes the rank's GPU the current one; before anything of NCCL is called. */
 static inline void pair_place(uint32_t rank)
 {
-    char host[16];
     setenv("NCCL_NVLS_ENABLE", "0", 0);
     cuda(cudaSetDevice(pair_apart ? (int)rank : 0), "set device");
     if (pair_apart)
         return;
-    snprintf(host, sizeof host, "rank-%u", rank);
-    setenv("NCCL_HOSTID", host, 1);
-    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-    setenv("NCCL_IB_DISABLE", "1", 0);
+    share_gpu(rank);
 }
 
 /* A member whose exit status says whether there are the devices. */

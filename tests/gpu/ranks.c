@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpu/program.h"
 #include "gpu/work.h"
 #include "runtime/backend/registry.h"
 #include "runtime/base/clock.h"
@@ -61,32 +62,6 @@ static const struct scene scenes[] = {
     {.name = "a peer that leaves", .peer_leaves = 1},
     {.name = "ranks that do not share a GPU", .alone = 1},
 };
-
-static void must(sluice_status status, const char *what)
-{
-    if (status == SLUICE_OK)
-        return;
-    fprintf(stderr, "ranks: %s: %s: %s\n", what, sluice_status_name(status), sluice_last_error()->text);
-    _exit(1);
-}
-
-static void cuda(cudaError_t result, const char *what)
-{
-    if (result == cudaSuccess)
-        return;
-    fprintf(stderr, "ranks: %s: %s\n", what, cudaGetErrorString(result));
-    _exit(1);
-}
-
-static void share_gpu(uint32_t rank)
-{
-    char host[16];
-    snprintf(host, sizeof host, "rank-%u", rank);
-    setenv("NCCL_HOSTID", host, 1);
-    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-    setenv("NCCL_IB_DISABLE", "1", 0);
-}
 
 static sluice_status open_rank(uint32_t rank, uint32_t port, const struct place *place, const struct scene *scene,
                                sluice_runtime **ret)

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gpu/program.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/parse.h"
 #include "runtime/core/plan_io.h"
@@ -43,14 +44,6 @@ struct member {
     ncclComm_t comm;
     cudaStream_t stream;
 };
-
-static void cuda(cudaError_t result, const char *what)
-{
-    if (result == cudaSuccess)
-        return;
-    fprintf(stderr, "wire: %s: %s\n", what, cudaGetErrorString(result));
-    _exit(1);
-}
 
 static void nccl(ncclResult_t result, const char *what)
 {

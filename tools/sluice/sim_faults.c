@@ -26,17 +26,22 @@ static _Bool failed(uint64_t seed, const char *text)
     return 0;
 }
 
+static _Bool add(struct tally *tally, uint64_t steps, uint32_t succeeded, uint32_t cancelled, uint32_t failures)
+{
+    tally->steps += steps;
+    tally->succeeded += succeeded;
+    tally->cancelled += cancelled;
+    tally->failed += failures;
+    return 1;
+}
+
 static _Bool run_world(uint64_t seed, struct tally *tally)
 {
     const struct world_options options = {.seed = seed, .faults = faults_of_world(seed)};
     struct world_result result;
     if (!world_run(&options, &result))
         return failed(seed, result.text);
-    tally->steps += result.steps;
-    tally->succeeded += result.succeeded;
-    tally->cancelled += result.cancelled;
-    tally->failed += result.failed;
-    return 1;
+    return add(tally, result.steps, result.succeeded, result.cancelled, result.failed);
 }
 
 static _Bool run_job(uint64_t seed, struct tally *tally)
@@ -45,11 +50,7 @@ static _Bool run_job(uint64_t seed, struct tally *tally)
     struct job_result result;
     if (!job_run(&options, &result))
         return failed(seed, result.text);
-    tally->steps += result.steps;
-    tally->succeeded += result.succeeded;
-    tally->cancelled += result.cancelled;
-    tally->failed += result.failed;
-    return 1;
+    return add(tally, result.steps, result.succeeded, result.cancelled, result.failed);
 }
 
 static void print(const char *what, uint64_t count, const struct tally *tally)

@@ -18,6 +18,7 @@
 #include "sluice/transfer.h"
 #include "support/memory.h"
 #include "support/ranks.h"
+#include "support/wrap.h"
 
 enum { BYTES = 20000, CALLS_MAX = 2000 };
 
@@ -27,19 +28,6 @@ static _Bool strikes(void)
 {
     return atomic_load(&fail_at) > 0 && atomic_fetch_add(&calls, 1) + 1 == atomic_load(&fail_at);
 }
-
-/* RETURN_TYPE CALL(PARAMETERS) as __wrap_CALL, which fails with CODE when its time has come. */
-#define WRAP(type, call, code, parameters, arguments)                                                                  \
-    type __real_##call parameters;                                                                                     \
-    type __wrap_##call parameters;                                                                                     \
-    type __wrap_##call parameters                                                                                      \
-    {                                                                                                                  \
-        if (strikes()) {                                                                                               \
-            errno = (code);                                                                                            \
-            return -1;                                                                                                 \
-        }                                                                                                              \
-        return __real_##call arguments;                                                                                \
-    }
 
 WRAP(int, socket, EMFILE, (int domain, int type, int protocol), (domain, type, protocol))
 WRAP(int, bind, EADDRINUSE, (int fd, const struct sockaddr *address, socklen_t bytes), (fd, address, bytes))
